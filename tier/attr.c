@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Attributes: what of SRC's stat is newer on the SSD, and who changed SRC.
+ *
+ * SRC's size, mtime and ctime at the last sync are the file's stamp (I9). Our own changes of SRC
+ * are bracketed (src_change_begin/end): while one is under way, or was between the two halves of a
+ * stat, the stat says nothing; the first stat after it is adopted as the new stamp. Any other
+ * difference is somebody else's change. A durable "busy" mark is set before SRC is changed under a
+ * file whose dirty state is durable, so that after a crash the difference is not taken for a
+ * conflict; it is dropped by a later commit once the new stamp is known and SRC is synced.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "tier/internal.h"
+
+static struct src_stamp stamp_of(const struct stat *st)
+{
+	return (struct src_stamp){ .size = (uint64_t)st->st_size,
+				   .mtime_ns = timespec_ns(st->st_mtim),
+				   .ctime_ns = timespec_ns(st->st_ctim) };
+}
+
+static bool same_stamp(const struct src_stamp *a, const struct src_stamp *b)
+{
+	return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
+static bool same_content(const struct src_stamp *a, const struct src_stamp *b)
+{
+	return a->size == b->size && a->mtime_ns == b->mtime_ns;
+}
+
+uint64_t tfile_stat_begin(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t token = f->src_inflight ? UINT64_MAX : f->src_seq;
+
+	pthread_mutex_unlock(&f->lock);
+	return token;
+}
+
+static void adopt_stamp_locked(struct tfile *f, const struct stat *st)
+{
+	f->stamp = stamp_of(st);
+	f->stamp_valid = true;
+	f->stamp_stale = false;
+	if (f->ctime_follow) {
+		f->ctime_follow = false;
+		if (f->ctime_kept && timespec_ns(st->st_ctim) > timespec_ns(f->ctime))
+			f->ctime = st->st_ctim;
+	}
+	if (f->id)
+		tfile_changed_locked(f);
+}
+
+/* SRC was changed by somebody else. True if clean copies had to go. */
+static bool foreign_change_locked(struct tfile *f, const struct stat *st)
+{
+	struct src_stamp now = stamp_of(st);
+	bool content = !same_content(&f->stamp, &now);
+	uint64_t before = f->map.present_blocks;
+
+	if (content && tfile_dirty_locked(f)) {
+		if (!f->conflict) {
+			f->conflict = true;
+			atomic_fetch_add(&f->v->conflicts, 1);
+			tfile_changed_locked(f);
+			volume_log(f->v, 4,
+				   "%s: SRC was changed by somebody else while newer data waits on "
+				   "the SSD; both are kept (flush --force writes the SSD's version)",
+				   f->path ? f->path : "(no path)");
+		}
+		return false;
+	}
+	/* A changed ctime alone may hide a change of content with the mtime set back. */
+	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
+		struct map_run run = map_run_at(&f->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
+
+		if (run.state == BLOCK_CLEAN)
+			(void)tfile_map_set_locked(f, run.start, run.end, BLOCK_ABSENT);
+		at = run.end;
+	}
+	if (!tfile_dirty_locked(f))
+		f->ctime_kept = false;
+	else if (timespec_ns(st->st_ctim) > timespec_ns(f->ctime))
+		f->ctime = st->st_ctim;
+	adopt_stamp_locked(f, st);
+	return content || f->map.present_blocks != before;
+}
+
+/* Clean copies are dropped below readers and other users only through the block map, which any
+ * of them looks at under the same lock. */
+static bool revalidate_locked(struct tfile *f, uint64_t token, const struct stat *st)
+{
+	struct src_stamp now = stamp_of(st);
+	bool stale_pages = false;
+
+	if (f->src_inflight || token != f->src_seq || !f->map_loaded)
+		return false;
+	if (!f->stamp_valid || f->stamp_stale)
+		adopt_stamp_locked(f, st);
+	else if (!same_stamp(&f->stamp, &now))
+		stale_pages = foreign_change_locked(f, st);
+	if (!f->attr_owned && !f->map.dirty_blocks && !f->truncate_pending) {
+		f->size = (uint64_t)st->st_size;
+		f->size_known = true;
+	} else if (!f->size_known) {
+		f->size = max_u64(f->size, (uint64_t)st->st_size);
+		f->size_known = true;
+	}
+	return stale_pages;
+}
+
+static void overlay_locked(const struct tfile *f, struct stat *st)
+{
+	if (f->size_known)
+		st->st_size = (off_t)f->size;
+	if (f->attr_owned)
+		st->st_mtim = f->mtime;
+	if (f->ctime_kept)
+		st->st_ctim = f->ctime;
+	/* What is dirty may or may not have blocks in SRC; never claim none for a file with
+	 * data, nor more than a file without holes has: tools take blocks for sparseness. */
+	uint64_t full = round_up_u64(f->size, BLOCK_BYTES) / 512;
+	uint64_t sum = (uint64_t)st->st_blocks + f->map.dirty_blocks * (BLOCK_BYTES / 512);
+
+	if (f->map.dirty_blocks)
+		st->st_blocks = (blkcnt_t)max_u64((uint64_t)st->st_blocks, min_u64(sum, full));
+}
+
+bool tfile_stat_end(struct tfile *f, uint64_t token, struct stat *st)
+{
+	volume_saw_time(f->v, timespec_ns(st->st_mtim));
+	volume_saw_time(f->v, timespec_ns(st->st_ctim));
+	pthread_mutex_lock(&f->lock);
+	bool stale_pages = revalidate_locked(f, token, st);
+
+	overlay_locked(f, st);
+	pthread_mutex_unlock(&f->lock);
+	return stale_pages;
+}
+
+int tfile_refresh(struct tfile *f)
+{
+	uint64_t token = tfile_stat_begin(f);
+	struct stat st;
+
+	if (fstat(f->src_fd, &st) < 0)
+		return neg_errno();
+	if (tfile_stat_end(f, token, &st) && f->v->env.invalidate)
+		f->v->env.invalidate(f->v->env.ctx, &f->key);
+	return 0;
+}
+
+/* ---- our own changes of SRC --------------------------------------------------------------- */
+int src_change_begin(struct tfile *f)
+{
+	bool commit;
+
+	pthread_mutex_lock(&f->lock);
+	f->src_inflight++;
+	if (f->durable_dirty && !f->busy) {
+		f->busy = true;
+		tfile_changed_locked(f);
+	}
+	commit = f->durable_dirty && !f->busy_durable;
+	pthread_mutex_unlock(&f->lock);
+	int r = commit ? commit_file(f) : 0;
+
+	if (r < 0) {
+		pthread_mutex_lock(&f->lock);
+		f->src_inflight--;
+		pthread_mutex_unlock(&f->lock);
+	}
+	return r;
+}
+
+void src_change_end(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->src_inflight--;
+	f->src_seq++;
+	f->stamp_stale = true;
+	f->src_wseq++;
+	pthread_mutex_unlock(&f->lock);
+}
+
+int tfile_change_begin(struct tfile *f)
+{
+	return src_change_begin(f);
+}
+
+void tfile_change_end(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->ctime_follow = true;
+	pthread_mutex_unlock(&f->lock);
+	src_change_end(f);
+}
+
+/* Which mtime results, if any: true and *ret when it is set. */
+static bool resolve_mtime(struct volume *v, const struct timespec *tv, struct timespec *ret)
+{
+	if (tv->tv_nsec == UTIME_OMIT)
+		return false;
+	*ret = tv->tv_nsec == UTIME_NOW ? volume_wall(v) : *tv;
+	return true;
+}
+
+/* O_PATH: what the caller may do was decided by his kernel; a file may be without any permission. */
+static int set_src_times(struct tfile *f, const struct timespec tv[2])
+{
+	_cleanup_close_ int fd = tfile_open_src(f, O_PATH);
+
+	if (fd < 0)
+		return fd;
+	return utimensat(fd, "", tv, AT_EMPTY_PATH) < 0 ? neg_errno() : 0;
+}
+
+int tfile_set_times(struct tfile *f, const struct timespec tv[2])
+{
+	struct timespec mtime;
+
+	pthread_mutex_lock(&f->src_mutex);
+	int r = src_change_begin(f);
+
+	if (r == 0) {
+		r = set_src_times(f, tv);
+		pthread_mutex_lock(&f->lock);
+		if (r == 0 && resolve_mtime(f->v, &tv[1], &mtime) && f->attr_owned) {
+			f->mtime = mtime;
+			f->mtime_seq++;
+			tfile_changed_locked(f);
+		}
+		f->ctime_follow = true;
+		pthread_mutex_unlock(&f->lock);
+		src_change_end(f);
+	}
+	pthread_mutex_unlock(&f->src_mutex);
+	return r;
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Eviction and the release of space on the SSD (I4).
+ *
+ * Eviction: (1) under an exclusive reservation that is only tried for, clean extents that are
+ * neither hot nor pinned become absent in memory; (2) a commit makes that durable; (3) reclaim:
+ * whatever is still absent is punched out of the object. Crash before (2): still clean in the
+ * catalog, and in the object. Between (2) and (3): absent, the space is leaked until the sweep of
+ * the next mount. The same reclaim serves everything else that makes blocks absent.
+ *
+ * The hand of the CLOCK goes over the file ids of the catalog, so a decision costs the same however
+ * many files there are; passing a warm extent halves its heat.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "tier/internal.h"
+
+#define EVICT_BATCH_BYTES (16ull << 20)
+#define EVICT_FILES_PER_STEP 64u
+#define EVICT_RETRY_NS (SECOND_NS)
+
+/* ---- (3) space ---------------------------------------------------------------------------- */
+static int punch_range(struct tfile *f, uint64_t start, uint64_t end)
+{
+	struct range range;
+	int r = 0;
+
+	if (!range_trylock(&f->ranges, &range, start, end, true))
+		return -EAGAIN;
+	for (uint64_t at = start; r == 0 && at < end;) {
+		pthread_mutex_lock(&f->lock);
+		struct map_run run = map_run_at(&f->map, at, end);
+		const struct map_group *g = map_find(&f->map, at / GROUP_BYTES);
+		bool known = !g || !g->removal; /* the catalog knows */
+
+		pthread_mutex_unlock(&f->lock);
+		run.end = min_u64(run.end, round_down_u64(at, GROUP_BYTES) + GROUP_BYTES);
+		if (!known)
+			r = -EAGAIN;
+		else if (run.state == BLOCK_ABSENT)
+			r = object_punch(f->obj_fd, run.start, run.end - run.start);
+		at = run.end;
+	}
+	range_unlock(&f->ranges, &range);
+	return r;
+}
+
+/* Everything in one go where no data is left: one call, and the size is right again. */
+static int empty_object(struct tfile *f)
+{
+	struct range all;
+
+	if (!range_trylock(&f->ranges, &all, 0, RANGE_END, true))
+		return -EAGAIN;
+	pthread_mutex_lock(&f->lock);
+	bool empty = f->map.present_blocks == 0 && f->seq == f->committed_seq;
+
+	pthread_mutex_unlock(&f->lock);
+	int r = !empty ? -EAGAIN : ftruncate(f->obj_fd, 0) < 0 ? neg_errno() : 0;
+
+	range_unlock(&f->ranges, &all);
+	return r;
+}
+
+/* Releases one extent-aligned piece after the other, so that writers wait only briefly. */
+static int reclaim_held(struct tfile *f, uint64_t lo, uint64_t hi)
+{
+	struct stat st;
+	int r = 0;
+
+	if (f->obj_fd < 0)
+		return 0;
+	if (empty_object(f) == 0)
+		return 0;
+	if (fstat(f->obj_fd, &st) < 0)
+		return neg_errno();
+	hi = min_u64(hi, round_up_u64((uint64_t)st.st_size, BLOCK_BYTES));
+	for (uint64_t at = lo; r == 0 && at < hi;) {
+		pthread_mutex_lock(&f->lock);
+		struct map_run run = map_run_at(&f->map, at, hi);
+
+		pthread_mutex_unlock(&f->lock);
+		uint64_t to = min_u64(run.end, round_down_u64(at, GROUP_BYTES) + GROUP_BYTES);
+
+		if (run.state == BLOCK_ABSENT)
+			r = punch_range(f, at, to);
+		at = to;
+	}
+	return r;
+}
+
+/* -EAGAIN: somebody is using it, or the catalog does not know yet; later. */
+int reclaim_file(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t lo = f->garbage_lo, hi = f->garbage_hi;
+
+	f->garbage_lo = UINT64_MAX;
+	f->garbage_hi = 0;
+	file_list_remove(f->v, &f->v->garbage, f);
+	pthread_mutex_unlock(&f->lock);
+	if (lo >= hi)
+		return 0;
+	int r = tfile_hold_object(f);
+
+	if (r == 0) {
+		r = reclaim_held(f, round_down_u64(lo, BLOCK_BYTES), hi);
+		tfile_drop_object(f);
+	}
+	if (r < 0) {
+		pthread_mutex_lock(&f->lock);
+		f->garbage_lo = min_u64(f->garbage_lo, lo);
+		f->garbage_hi = max_u64(f->garbage_hi, hi);
+		if (!f->dead)
+			file_list_add(f->v, &f->v->garbage, f);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return r;
+}
+
+#define RECLAIM_PER_STEP 256u
+
+/* Called after a commit: most of what waits is known to the catalog now. */
+int reclaim_step(struct volume *v)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < RECLAIM_PER_STEP; i++) {
+		struct tfile *f = file_list_first(v, &v->garbage);
+
+		if (!f)
+			break;
+		r = reclaim_file(f);
+		if (r < 0 && r != -EAGAIN)
+			volume_error(v, f, r, "cannot release space on the SSD");
+		tfile_put(f);
+		if (r < 0)
+			break;
+	}
+	return r == 0 ? 0 : -EAGAIN;
+}
+
+/* ---- (1) choosing and forgetting ---------------------------------------------------------- */
+/* The clean blocks of one extent leave the map. Returns bytes, 0 if it is busy or has none. */
+static uint64_t evict_extent(struct tfile *f, uint64_t base)
+{
+	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
+	uint64_t bytes = 0;
+	struct range range;
+
+	if (!range_trylock(&f->ranges, &range, base, base + EXTENT_BYTES, true))
+		return 0;
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+	uint64_t clean = g ? g->present[w] & ~g->dirty[w] : 0;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (clean >> b & 1 &&
+		    tfile_map_set_locked(f, base + b * BLOCK_BYTES, base + (b + 1) * BLOCK_BYTES,
+					 BLOCK_ABSENT) == 0)
+			bytes += BLOCK_BYTES;
+	pthread_mutex_unlock(&f->lock);
+	range_unlock(&f->ranges, &range);
+	if (bytes) {
+		atomic_fetch_add(&f->v->demotions, 1);
+		atomic_fetch_add(&f->v->demoted_bytes, bytes);
+	}
+	return bytes;
+}
+
+/* Is this extent's turn? Ages it if not. */
+static bool is_victim(struct tfile *f, uint64_t base)
+{
+	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
+	bool victim = false;
+
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+
+	if (g && !f->pinned && !(g->pinned >> w & 1) && g->present[w] & ~g->dirty[w]) {
+		victim = g->heat[w] == 0;
+		g->heat[w] = policy_heat_age(g->heat[w]);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return victim;
+}
+
+static uint64_t next_present(struct tfile *f, uint64_t at)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t p = map_next_present(&f->map, at);
+
+	pthread_mutex_unlock(&f->lock);
+	return p;
+}
+
+static uint64_t evict_from_file(struct tfile *f, uint64_t want, bool *ret_warm)
+{
+	uint64_t bytes = 0, at = 0;
+
+	while (bytes < want && (at = next_present(f, at)) != UINT64_MAX) {
+		uint64_t base = round_down_u64(at, EXTENT_BYTES);
+
+		if (is_victim(f, base))
+			bytes += evict_extent(f, base);
+		else
+			*ret_warm = true;
+		at = base + EXTENT_BYTES;
+	}
+	return bytes;
+}
+
+int evict_range(struct tfile *f, uint64_t start, uint64_t end, uint64_t *ret_bytes)
+{
+	uint64_t at = start;
+
+	*ret_bytes = 0;
+	while ((at = next_present(f, at)) < end) {
+		uint64_t base = round_down_u64(at, EXTENT_BYTES);
+
+		*ret_bytes += evict_extent(f, base);
+		at = base + EXTENT_BYTES;
+	}
+	return 0;
+}
+
+struct batch {
+	struct tfile *files[EVICT_FILES_PER_STEP];
+	unsigned n;
+	uint64_t bytes;
+	bool warm, wrapped;
+};
+
+/* Visit the next file after the hand. False at the end of the catalog. */
+static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
+{
+	struct cat_file row;
+	int r = catalog_next_file(v->cat, v->evict_cursor, 0, &row);
+
+	if (r < 0) {
+		v->evict_cursor = 0;
+		return false;
+	}
+	struct tfile *f = row.flags & CAT_F_DIR ? NULL : tfile_get_loaded(v, &row);
+
+	v->evict_cursor = row.id;
+	cat_file_release(&row);
+	if (!f)
+		return true;
+	uint64_t bytes = tfile_load_map(f) == 0 ? evict_from_file(f, want, &b->warm) : 0;
+
+	b->bytes += bytes;
+	if (bytes)
+		b->files[b->n++] = f;
+	else
+		tfile_put(f);
+	return true;
+}
+
+static int finish_batch(struct volume *v, struct batch *b)
+{
+	int r = b->n ? commit_files(v, b->files, b->n) : 0;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		if (r == 0)
+			(void)reclaim_file(b->files[i]); /* busy: reclaim_step() comes back */
+		tfile_put(b->files[i]);
+	}
+	return r;
+}
+
+/* One step of the hand. Returns bytes evicted, 0: nothing this time; sets *ret_end when a whole
+ * round found nothing that could ever go (all dirty or pinned). */
+static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_idle)
+{
+	struct batch b = { 0 };
+	unsigned visited = 0;
+	bool more = true;
+
+	want = min_u64(want, EVICT_BATCH_BYTES);
+	while (more && visited++ < EVICT_FILES_PER_STEP && b.bytes < want)
+		more = visit_next(v, &b, want - b.bytes);
+	int r = finish_batch(v, &b);
+
+	*ret_idle = !more && !b.bytes && !b.warm;
+	return r < 0 ? r : (int64_t)b.bytes;
+}
+
+int evict_step(struct volume *v, int64_t now_ns)
+{
+	bool idle;
+
+	pthread_mutex_lock(&v->lists_lock);
+	bool waiting = v->promote_count > 0;
+
+	pthread_mutex_unlock(&v->lists_lock);
+	uint64_t want = policy_evict_bytes(&v->opt, atomic_load(&v->used_blocks) * BLOCK_BYTES,
+					   v->cap_blocks * BLOCK_BYTES, waiting);
+
+	if (!want || now_ns < v->evict_retry_ns)
+		return 0;
+	pthread_mutex_lock(&v->evict_mutex);
+	int64_t r = evict_some(v, want, &idle);
+
+	pthread_mutex_unlock(&v->evict_mutex);
+	v->evict_rounds = idle ? v->evict_rounds + 1 : r > 0 ? 0 : v->evict_rounds;
+	if (r < 0 || v->evict_rounds > 1) {
+		v->evict_retry_ns = now_ns + EVICT_RETRY_NS;
+		v->evict_rounds = 0;
+		return r < 0 ? (int)r : 0;
+	}
+	return 1;
+}
+
+/* Rounds of the hand that cool any extent down to nothing. */
+#define COOL_ROUNDS 9
+
+int evict_room(struct volume *v, uint64_t bytes)
+{
+	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
+	unsigned rounds = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&v->evict_mutex);
+	while (atomic_load(&v->used_blocks) * BLOCK_BYTES + bytes > cap) {
+		uint64_t before = v->evict_cursor;
+		bool idle;
+		int64_t got = evict_some(v, bytes, &idle);
+
+		if (v->evict_cursor <= before)
+			rounds++;
+		if (got < 0)
+			r = (int)got;
+		else if (rounds > COOL_ROUNDS)
+			r = -ENOSPC;
+		if (r < 0)
+			break;
+	}
+	pthread_mutex_unlock(&v->evict_mutex);
+	return r;
+}
+
+/* ---- on command --------------------------------------------------------------------------- */
+int tfile_demote_step(struct tfile *f, uint64_t budget, bool force, uint64_t *next,
+		      uint64_t *ret_bytes)
+{
+	uint64_t dropped = 0;
+	int r = tfile_flush_step(f, budget, force, next, ret_bytes);
+
+	if (r < 0 || *next != UINT64_MAX)
+		return r;
+	r = tfile_load_map(f);
+	if (r == 0)
+		r = evict_range(f, 0, UINT64_MAX, &dropped);
+	if (r == 0)
+		r = commit_file(f);
+	if (r == 0)
+		(void)reclaim_file(f);
+	return r;
+}
+
+/* ---- unlinked files ----------------------------------------------------------------------- */
+static int delete_rows(struct volume *v, void *arg)
+{
+	int r = 0;
+
+	for (const struct grave *g = arg; r == 0 && g; g = g->next)
+		if (g->row)
+			r = catalog_delete_file(v->cat, g->id);
+	return r;
+}
+
+static void put_back(struct volume *v, struct grave *list)
+{
+	struct grave *last = list;
+
+	while (last->next)
+		last = last->next;
+	pthread_mutex_lock(&v->lists_lock);
+	last->next = v->graves;
+	v->graves = list;
+	pthread_mutex_unlock(&v->lists_lock);
+}
+
+static bool any_grave(const struct grave *g, bool sync_src)
+{
+	for (; g; g = g->next)
+		if (sync_src ? g->sync_src : g->row)
+			return true;
+	return false;
+}
+
+/*
+ * Files whose last name is gone. If the catalog has dirty data of one, SRC's unlink must be durable
+ * before the row goes: a power cut may bring the name back, and then its data must be there too.
+ */
+int bury_step(struct volume *v)
+{
+	pthread_mutex_lock(&v->lists_lock);
+	struct grave *list = v->graves;
+
+	v->graves = NULL;
+	pthread_mutex_unlock(&v->lists_lock);
+	if (!list)
+		return 0;
+	int r = any_grave(list, true) && syncfs(v->src->root_fd) < 0 ? neg_errno() : 0;
+
+	if (r == 0 && any_grave(list, false))
+		r = commit_run(v, delete_rows, list);
+	if (r < 0) {
+		put_back(v, list);
+		return r;
+	}
+	while (list) {
+		struct grave *g = list;
+
+		list = g->next;
+		(void)object_remove(v, g->id); /* what is left is an orphan: swept at next mount */
+		atomic_fetch_sub(&v->used_blocks, g->present_blocks);
+		free(g);
+	}
+	return 0;
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * internal.h - the two structures of the engine, shared by the files of tier/ only.
+ *
+ * Locks, in the order in which they may be taken (DESIGN.md has the table):
+ *   tfile.src_mutex  one changer of SRC's content at a time; held over SRC I/O
+ *   tfile.ranges     reservation of a byte range; held over SSD and SRC I/O
+ *   volume.commit_*  not held but waited for: one batch at a time, held over SSD syncs
+ *   tfile.load_mutex one opener and loader; held over SRC open, catalog reads, settling
+ *   tfile.obj_mutex  one opener of the object; held over SSD open and create
+ *   tfile.lock       map and attributes; never held over I/O
+ *   volume.lists_lock  changed, dirty and garbage lists, promotion queue; never held over I/O
+ *   volume.files_lock  table, references, idle list; never held over I/O
+ */
+#ifndef HYBRIDFS_TIER_INTERNAL_H
+#define HYBRIDFS_TIER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "db/base.h"
+#include "db/catalog.h"
+#include "tier/ghost.h"
+#include "tier/map.h"
+#include "tier/policy.h"
+#include "tier/rangelock.h"
+#include "tier/tfile.h"
+#include "tier/volume.h"
+
+#define SECOND_NS 1000000000ll
+/* Uncommitted changes older than this are committed by the background (as ext4's commit=5). */
+#define COMMIT_INTERVAL_NS (5 * SECOND_NS)
+/* Files without a reference that stay in memory for their next open. */
+#define IDLE_FILES_MAX 1024u
+/* Bytes of one write-back pass of one file between two syncs of SRC. */
+#define WRITEBACK_BYTES (8ull << 20)
+#define PROMOTE_QUEUE_MAX 4096u
+/* Files in one transaction of the background. */
+#define COMMIT_BATCH_MAX 1024u
+/* From so many unsynced objects on, one syncfs of the SSD is cheaper than an fdatasync each. */
+#define COMMIT_SYNCFS_FROM 32u
+
+struct list_link {
+	struct tfile *prev, *next;
+	bool linked;
+};
+
+/* A list of files; every member holds a reference. Protected by volume.lists_lock. */
+struct file_list {
+	struct tfile *head, *tail;
+	size_t offset; /* of the list_link in struct tfile */
+	uint64_t count;
+};
+
+/* SRC's own attributes, by which a change behind our back is seen (I9). */
+struct src_stamp {
+	uint64_t size;
+	int64_t mtime_ns, ctime_ns;
+};
+
+struct tfile {
+	/* constant */
+	struct volume *v;   /* borrowed */
+	struct src_key key;
+	uint64_t hash;
+
+	/* volume.files_lock */
+	struct tfile *hash_next;
+	struct tfile *idle_prev, *idle_next;
+	unsigned refs;
+	bool idle;
+
+	/* volume.lists_lock */
+	struct list_link changed, dirty, garbage;
+
+	pthread_mutex_t src_mutex;
+	pthread_mutex_t load_mutex; /* opening of SRC, loading of the map */
+	pthread_mutex_t obj_mutex;  /* opening and creation of the object */
+	struct range_set ranges;
+
+	pthread_mutex_t lock; /* everything below */
+	struct map map;
+	bool map_loaded;
+	uint64_t id;	     /* 0 = never had a row or an object */
+	bool row;	     /* the catalog has a row of this file */
+	char *path;	     /* owned, may be NULL */
+	uint64_t size;	     /* as the mount shows it */
+	bool attr_owned;     /* mtime (and maybe size) here are newer than SRC's */
+	struct timespec mtime, ctime;
+	uint64_t mtime_seq;  /* bumped when mtime is set */
+	bool ctime_kept;     /* show `ctime`, not SRC's, which write-back moves */
+	bool ctime_follow;   /* the next stamp adopted brings a ctime that users must see */
+	bool size_known;     /* `size` is right (owned, or taken from SRC) */
+	struct src_stamp stamp;
+	bool stamp_valid, stamp_stale; /* stale: we changed SRC since; adopt what comes */
+	unsigned src_inflight; /* changes of SRC by us under way */
+	uint64_t src_seq;      /* bumped when one ends */
+	/* Changes of SRC so far, and how many of them a finished sync covers; likewise for the
+	 * object. Counters, not flags: a second fsync must not return before the first one's
+	 * sync has. */
+	uint64_t src_wseq, src_sseq;
+	uint64_t obj_wseq, obj_sseq;
+	bool conflict, pinned, dead, pin_ranges;
+	bool truncate_pending; /* SRC must be cut to `size` before anything is written to it */
+	bool lost;	       /* the object is gone with dirty data in it: reads of them are EIO */
+	unsigned writes_inflight;
+	uint64_t fsync_seq;    /* bumped by fsync: a synced stream is no bulk copy */
+
+	int64_t changed_since_ns, dirty_since_ns; /* monotonic */
+	uint64_t seq, committed_seq; /* of everything durable here, map included */
+	uint64_t data_seq, committed_data_seq; /* the same without the times (fdatasync) */
+	bool durable_dirty;	     /* the catalog says dirty or attr_owned */
+	bool busy, busy_durable;     /* CAT_F_SRC_BUSY: wanted, and known durable */
+	bool obj_new; /* its directory entry is not durable yet */
+	uint64_t garbage_lo, garbage_hi; /* absent blocks here may still occupy the object */
+	uint64_t commit_gen;
+	int commit_error;      /* of the last commit of this file, by commit_gen */
+	bool commit_queued;
+
+	/* descriptors: set under lock, stable while uses (resp. holds) > 0 */
+	unsigned uses, obj_holds;
+	int src_fd, obj_fd;
+	bool src_writable;
+
+	uint64_t acct_present, acct_dirty, acct_pinned; /* blocks counted in the volume */
+	uint64_t wb_cursor;
+	unsigned failures; /* of write-back in a row */
+	int64_t retry_at_ns;
+};
+
+struct promote_entry {
+	struct tfile *file; /* a reference */
+	uint64_t extent;
+};
+
+struct grave {
+	struct grave *next;
+	uint64_t id;
+	uint64_t present_blocks;
+	bool row, sync_src; /* sync_src: SRC's unlink must be durable first */
+};
+
+struct hit_minute {
+	uint64_t hits, misses, written_back;
+};
+
+struct volume {
+	struct src *src; /* borrowed */
+	struct volume_options opt;
+	struct volume_env env;
+	char id[33];
+	char *dir_path; /* owned, for messages */
+	int dir_fd, objects_fd, lock_fd;
+	struct catalog *cat;
+	bool unclean;		   /* the last daemon did not finish */
+	_Atomic uint64_t next_id;
+	uint64_t first_new_id; /* objects with smaller ids are from earlier mounts */
+	uint64_t cap_blocks;
+
+	pthread_mutex_t files_lock;
+	struct tfile **table; /* chains by hash */
+	unsigned table_size, n_files;
+	struct tfile *idle_head, *idle_tail;
+	unsigned n_idle;
+
+	pthread_mutex_t lists_lock;
+	struct file_list changed, dirty, garbage;
+	struct promote_entry *promote_queue; /* ring of PROMOTE_QUEUE_MAX */
+	unsigned promote_head, promote_count;
+	struct grave *graves;
+	uint64_t grave_blocks;
+	struct src_key *pinned_dirs; /* owned array */
+	unsigned n_pinned_dirs;
+	bool flushing;
+
+	pthread_mutex_t commit_mutex;
+	pthread_cond_t commit_cond;
+	bool committing;
+	uint64_t commit_next_gen, commit_done_gen;
+	struct tfile **commit_wanted; /* references */
+	unsigned commit_wanted_n, commit_wanted_cap;
+
+	struct ghost ghost;
+	_Atomic bool ssd_failed; /* the SSD refused writes; SRC takes them until it recovers */
+	_Atomic int64_t ssd_retry_ns;
+	_Atomic int64_t time_floor_ns;
+	_Atomic uint64_t src_free_bytes;
+	_Atomic int64_t src_free_at_ns;
+
+	_Atomic uint64_t used_blocks, dirty_blocks, pinned_blocks, conflicts;
+	_Atomic uint64_t hits, misses, read_hit_bytes, read_miss_bytes, bypassed_bytes;
+	_Atomic uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;
+	_Atomic uint64_t errors, lost_ranges;
+
+	pthread_mutex_t evict_mutex; /* one hand: evict_cursor; outermost, held over SSD I/O */
+	uint64_t evict_cursor;
+
+	/* background thread only */
+	uint64_t sweep_dir;
+	unsigned evict_rounds;
+	int64_t evict_retry_ns, last_minute_ns, commit_due_ns, commit_retry_ns;
+	int64_t bury_at_ns, reclaim_at_ns;
+	struct hit_minute minutes[60];
+	unsigned minute;
+	uint64_t last_hits, last_misses, last_written_back;
+	uint64_t settle_cursor;
+	bool settling, sweeping;
+};
+
+/* ---- tfile.c ---- */
+struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row);
+int tfile_load_map(struct tfile *f);
+/* Keep the object open; it may not exist yet (obj_fd -1). Pair with tfile_drop_object(). */
+int tfile_hold_object(struct tfile *f);
+void tfile_drop_object(struct tfile *f);
+int tfile_make_object(struct tfile *f); /* while held: create it if it does not exist */
+int tfile_open_src(struct tfile *f, int flags); /* a descriptor of the caller's own */
+bool tfile_open_for_write(struct tfile *f);
+void tfile_changed_locked(struct tfile *f);
+void tfile_account_locked(struct tfile *f);
+/* All blocks of [start, end) to state, with accounting and lists; f->lock held. */
+int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state);
+void tfile_set_mtime_locked(struct tfile *f);
+int tfile_refresh(struct tfile *f); /* stat SRC now: notice foreign changes */
+void tfile_put_not_last(struct tfile *f); /* no I/O, so f->lock may be held */
+bool tfile_dirty_locked(const struct tfile *f);
+void volume_drop_idle(struct volume *v, unsigned keep);
+void volume_ref_locked(struct volume *v, struct tfile *f); /* files_lock held */
+unsigned volume_loaded_files(struct volume *v);
+
+/* ---- lists ---- */
+/* True if it was not in it. The caller of both holds a reference of its own; f->lock may be held. */
+bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f);
+bool file_list_remove(struct volume *v, struct file_list *l, struct tfile *f);
+struct tfile *file_list_first(struct volume *v, struct file_list *l); /* with a reference */
+
+/* ---- commit.c ---- */
+int commit_init(struct volume *v);
+void commit_release(struct volume *v);
+/* Make everything durable that is in memory about f now. Joins or leads a batch. */
+int commit_file(struct tfile *f);
+int commit_files(struct volume *v, struct tfile **files, unsigned n);
+/* A transaction of the caller's own (pins of directories, burials): fn runs inside. */
+int commit_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg);
+
+/* ---- object.c ---- */
+#define OBJECT_DIRS 256u
+int object_init_dirs(struct volume *v);
+int object_create(struct volume *v, uint64_t id, const struct src_key *key, const char *path);
+int object_open(struct volume *v, uint64_t id);
+int object_remove(struct volume *v, uint64_t id);
+int object_sync_dir(struct volume *v, uint64_t id);
+int object_punch(int fd, uint64_t off, uint64_t len);
+uint64_t object_id_of_name(const char *name); /* 0: not one of ours */
+void object_dir_name(unsigned dir, char ret[8]);
+
+/* ---- io.c: whole-buffer helpers; pread past EOF fills with zeros ---- */
+int read_full(int fd, void *buf, size_t len, uint64_t off);
+int write_full(int fd, const void *buf, size_t len, uint64_t off);
+int src_change_begin(struct tfile *f);
+void src_change_end(struct tfile *f);
+
+/* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */
+int writeback_step(struct volume *v, int64_t now_ns);
+int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes);
+/* After writeback_file(): backs off after a failure, requeues what is dirty still. */
+void writeback_note(struct tfile *f, int r, int64_t now_ns);
+int promote_queue_step(struct volume *v);
+int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to, bool background,
+		   uint64_t *ret_bytes);
+int evict_step(struct volume *v, int64_t now_ns);
+int evict_room(struct volume *v, uint64_t bytes); /* make room; -ENOSPC */
+int evict_range(struct tfile *f, uint64_t start, uint64_t end, uint64_t *ret_bytes);
+int reclaim_file(struct tfile *f); /* release the object's space of absent blocks (I4) */
+int reclaim_step(struct volume *v);
+int bury_step(struct volume *v);
+
+/* ---- recover.c ---- */
+int recover_volume(struct volume *v);
+int recover_settle_map(struct tfile *f, int obj_fd);
+int recover_step(struct volume *v);
+
+/* ---- pin.c ---- */
+int volume_remember_pinned_dir(struct volume *v, const struct src_key *key);
+
+/* ---- volume.c ---- */
+void volume_log(struct volume *v, int level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void volume_error(struct volume *v, const struct tfile *f, int r, const char *what);
+void volume_wake(struct volume *v);
+int64_t volume_now(struct volume *v);
+struct timespec volume_wall(struct volume *v);
+void volume_saw_time(struct volume *v, int64_t ns);
+
+static inline int64_t timespec_ns(struct timespec t)
+{
+	return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
+}
+
+static inline struct timespec ns_timespec(int64_t ns)
+{
+	struct timespec t = { .tv_sec = ns / SECOND_NS, .tv_nsec = ns % SECOND_NS };
+
+	if (t.tv_nsec < 0) {
+		t.tv_nsec += SECOND_NS;
+		t.tv_sec--;
+	}
+	return t;
+}
+
+#endif

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Reading and writing a file whose blocks are partly on the SSD.
+ *
+ * A request reserves its byte range (shared for reads, exclusive and block-aligned for writes), so
+ * the states it finds in the block map stay true until it has done its I/O: eviction and promotion
+ * change a range only under an exclusive reservation. Blocks become present only after the data is
+ * in the object. README.md has the steps and their crash cases.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "tier/internal.h"
+
+/* ---- whole buffers ------------------------------------------------------------------------ */
+int read_full(int fd, void *buf, size_t len, uint64_t off)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)buf + done, len - done, (off_t)(off + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return neg_errno();
+		if (n == 0) {
+			memset((char *)buf + done, 0, len - done);
+			break;
+		}
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int write_full(int fd, const void *buf, size_t len, uint64_t off)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pwrite(fd, (const char *)buf + done, len - done, (off_t)(off + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return neg_errno();
+		if (n == 0)
+			return -EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* ---- heat --------------------------------------------------------------------------------- */
+static uint64_t run_read(struct tier_stream *s, uint64_t off, size_t len)
+{
+	s->run_read = s->next_read == off && off ? s->run_read + len : len;
+	s->next_read = off + len;
+	return s->run_read;
+}
+
+static void touch_resident_locked(struct tfile *f, uint64_t off)
+{
+	struct map_group *g = map_find(&f->map, off / GROUP_BYTES);
+	unsigned w = (off % GROUP_BYTES) / EXTENT_BYTES;
+
+	if (g)
+		g->heat[w] = policy_heat_touch(g->heat[w]);
+}
+
+/* Count the touch of an absent extent; ask for its promotion when it has earned it. */
+static void touch_absent(struct tfile *f, uint64_t off, uint64_t run_bytes)
+{
+	struct volume *v = f->v;
+	uint64_t extent = off / EXTENT_BYTES;
+
+	if (v->opt.seq_cutoff_bytes && run_bytes > v->opt.seq_cutoff_bytes)
+		return;
+	unsigned touches = ghost_touch(&v->ghost, f->hash, extent);
+
+	if (policy_admit(&v->opt, touches, run_bytes))
+		(void)tfile_promote_later(f, extent * EXTENT_BYTES, EXTENT_BYTES);
+}
+
+static void account_read(struct tfile *f, uint64_t hit, uint64_t miss)
+{
+	struct volume *v = f->v;
+
+	atomic_fetch_add(miss ? &v->misses : &v->hits, 1);
+	atomic_fetch_add(&v->read_hit_bytes, hit);
+	atomic_fetch_add(&v->read_miss_bytes, miss);
+}
+
+/* ---- read --------------------------------------------------------------------------------- */
+static int read_ssd(struct tfile *f, struct map_run run, void *buf)
+{
+	size_t len = run.end - run.start;
+	int r = f->obj_fd < 0 ? -EIO : read_full(f->obj_fd, buf, len, run.start);
+
+	if (r == 0)
+		return 0;
+	volume_error(f->v, f, r, "cannot read the SSD copy");
+	if (run.state == BLOCK_CLEAN) /* I8: SRC has the same bytes */
+		return read_full(f->src_fd, buf, len, run.start);
+	atomic_fetch_add(&f->v->lost_ranges, 1);
+	return -EIO;
+}
+
+static int read_run(struct tfile *f, struct map_run run, void *buf)
+{
+	if (run.state != BLOCK_ABSENT)
+		return read_ssd(f, run, buf);
+	return read_full(f->src_fd, buf, run.end - run.start, run.start);
+}
+
+/* The range is reserved; `end` is within the file. Returns 0 or the error of the first byte. */
+static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint64_t off,
+			 uint64_t end)
+{
+	uint64_t hit = 0, miss = 0, at = off, run_bytes = run_read(s, off, end - off);
+	int r = 0;
+
+	while (at < end) {
+		pthread_mutex_lock(&f->lock);
+		struct map_run run = map_run_at(&f->map, at, end);
+
+		if (run.state != BLOCK_ABSENT)
+			touch_resident_locked(f, at);
+		pthread_mutex_unlock(&f->lock);
+		r = read_run(f, run, buf + (at - off));
+		if (r < 0)
+			break;
+		*(run.state == BLOCK_ABSENT ? &miss : &hit) += run.end - run.start;
+		if (run.state == BLOCK_ABSENT)
+			for (uint64_t e = at; e < run.end; e = (e / EXTENT_BYTES + 1) * EXTENT_BYTES)
+				touch_absent(f, e, run_bytes);
+		at = run.end;
+	}
+	account_read(f, hit, miss);
+	return at > off ? (ssize_t)(at - off) : r;
+}
+
+/* A read of SRC at EOF costs no I/O and makes SRC's filesystem apply its own atime rule. */
+static void touch_atime(struct tfile *f, struct tier_stream *s, uint64_t size)
+{
+	char c;
+
+	if (s->atime_touched)
+		return;
+	s->atime_touched = true;
+	(void)!pread(f->src_fd, &c, 1, (off_t)(size + GROUP_BYTES));
+}
+
+ssize_t tfile_read(struct tfile *f, struct tier_stream *s, void *buf, size_t len, uint64_t off)
+{
+	struct range range;
+	ssize_t n = 0;
+
+	if (len == 0)
+		return 0;
+	range_lock(&f->ranges, &range, off, off + len, false);
+	uint64_t size = tfile_size(f), end = min_u64(off + len, size);
+
+	if (off < end) {
+		touch_atime(f, s, size);
+		n = read_runs(f, s, buf, off, end);
+	}
+	range_unlock(&f->ranges, &range);
+	return n;
+}
+
+/* ---- write: to the SSD -------------------------------------------------------------------- */
+/*
+ * One block that the request covers only in part, [from, to) of it, and that is not on the SSD:
+ * complete it from SRC (zeros past SRC's end). The range is reserved exclusively, so this is the
+ * only writer; readers of this one block wait for it.
+ */
+static int write_partial_block(struct tfile *f, const char *data, uint64_t from, uint64_t to)
+{
+	char block[BLOCK_BYTES];
+	uint64_t base = round_down_u64(from, BLOCK_BYTES);
+	int r = read_full(f->src_fd, block, sizeof(block), base);
+
+	if (r < 0)
+		return r;
+	/* SRC may be longer than the file for a moment (a cut that waits for write-back). */
+	uint64_t size = tfile_size(f);
+
+	if (size < base + BLOCK_BYTES) {
+		uint64_t keep = size > base ? size - base : 0;
+
+		memset(block + keep, 0, BLOCK_BYTES - keep);
+	}
+	memcpy(block + (from - base), data, to - from);
+	return write_full(f->obj_fd, block, sizeof(block), base);
+}
+
+/* Data of [start, end) into absent blocks: whole blocks as they are, the edges completed. */
+static int write_absent(struct tfile *f, const char *data, uint64_t start, uint64_t end)
+{
+	uint64_t at = start;
+	int r = 0;
+
+	while (r == 0 && at < end) {
+		uint64_t base = round_down_u64(at, BLOCK_BYTES);
+		uint64_t whole_end = round_down_u64(end, BLOCK_BYTES);
+		uint64_t to;
+
+		if (at == base && whole_end > at) {
+			to = whole_end;
+			r = write_full(f->obj_fd, data + (at - start), to - at, at);
+		} else {
+			to = min_u64(end, base + BLOCK_BYTES);
+			r = write_partial_block(f, data + (at - start), at, to);
+		}
+		at = to;
+	}
+	return r;
+}
+
+/* Make it durable that clean blocks of this range may change (I2). Counts the write in. */
+static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
+{
+	int r = 0;
+
+	for (;;) {
+		pthread_mutex_lock(&f->lock);
+		bool needs = map_needs_intent(&f->map, start, end);
+
+		if (needs) {
+			map_set_intent(&f->map, start, end);
+			tfile_changed_locked(f);
+		} else {
+			f->writes_inflight++;
+		}
+		pthread_mutex_unlock(&f->lock);
+		if (!needs)
+			return 0;
+		r = commit_file(f);
+		if (r < 0)
+			return r;
+	}
+}
+
+static void end_ssd_write(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->writes_inflight--;
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* What a write changed besides the data: size and times. */
+static void note_write_locked(struct tfile *f, uint64_t end)
+{
+	if (end > f->size) {
+		f->size = end;
+		f->data_seq++;
+	}
+	tfile_set_mtime_locked(f);
+}
+
+static int mark_written(struct tfile *f, uint64_t start, uint64_t end)
+{
+	pthread_mutex_lock(&f->lock);
+	f->obj_wseq++;
+	note_write_locked(f, end);
+	int r = tfile_map_set_locked(f, round_down_u64(start, BLOCK_BYTES),
+				     round_up_u64(end, BLOCK_BYTES), BLOCK_DIRTY);
+
+	for (uint64_t e = start; r == 0 && e < end; e = (e / EXTENT_BYTES + 1) * EXTENT_BYTES)
+		touch_resident_locked(f, e);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+static int write_ssd(struct tfile *f, struct map_run run, const char *data)
+{
+	int r = tfile_make_object(f);
+
+	if (r == 0)
+		r = begin_ssd_write(f, run.start, run.end);
+	if (r < 0)
+		return r;
+	r = run.state == BLOCK_ABSENT
+		    ? write_absent(f, data, run.start, run.end)
+		    : write_full(f->obj_fd, data, run.end - run.start, run.start);
+	if (r == 0)
+		r = mark_written(f, run.start, run.end);
+	end_ssd_write(f);
+	return r;
+}
+
+/* ---- write: to SRC ------------------------------------------------------------------------ */
+static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *data)
+{
+	int r = src_change_begin(f);
+
+	if (r < 0)
+		return r;
+	r = write_full(f->src_fd, data, end - start, start);
+	pthread_mutex_lock(&f->lock);
+	if (r == 0) {
+		if (end > f->size) {
+			f->size = end;
+			f->data_seq++;
+		}
+		/* While the SSD owns the times it goes on doing so; else SRC's move is seen. */
+		if (f->attr_owned)
+			tfile_set_mtime_locked(f);
+		else
+			f->ctime_follow = true;
+		if (f->attr_owned)
+			tfile_changed_locked(f);
+	}
+	pthread_mutex_unlock(&f->lock);
+	src_change_end(f);
+	atomic_fetch_add(&f->v->bypassed_bytes, end - start);
+	return r;
+}
+
+/*
+ * The SSD cannot take new data for blocks it holds (full copy-on-write filesystem, failing
+ * device): bring them to SRC with the new data in place and forget the SSD's copy. Block by block,
+ * so that a failure leaves each block either on the one side or on the other.
+ */
+static int write_around(struct tfile *f, struct map_run run, const char *data)
+{
+	char block[BLOCK_BYTES];
+	int r = 0;
+
+	for (uint64_t at = run.start; r == 0 && at < run.end;) {
+		uint64_t base = round_down_u64(at, BLOCK_BYTES);
+		uint64_t to = min_u64(run.end, base + BLOCK_BYTES);
+		struct map_run one = { base, base + BLOCK_BYTES, run.state };
+
+		if (run.state == BLOCK_ABSENT) {
+			r = write_src(f, at, to, data + (at - run.start));
+			at = to;
+			continue;
+		}
+		r = read_ssd(f, one, block);
+		if (r < 0)
+			break;
+		memcpy(block + (at - base), data + (at - run.start), to - at);
+		uint64_t block_end = min_u64(base + BLOCK_BYTES, max_u64(tfile_size(f), to));
+
+		r = write_src(f, base, block_end, block);
+		if (r == 0) {
+			pthread_mutex_lock(&f->lock);
+			r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_ABSENT);
+			pthread_mutex_unlock(&f->lock);
+		}
+		at = to;
+	}
+	return r;
+}
+
+/* ---- write: which way --------------------------------------------------------------------- */
+static uint64_t src_free(struct volume *v)
+{
+	int64_t now = volume_now(v);
+	struct statvfs vfs;
+
+	/* At most a few times a second; in between the dirty counter, part of the decision,
+	 * moves on at once. */
+	if (now - atomic_load(&v->src_free_at_ns) > SECOND_NS / 5) {
+		atomic_store(&v->src_free_at_ns, now);
+		if (fstatvfs(v->src->root_fd, &vfs) == 0)
+			atomic_store(&v->src_free_bytes, (uint64_t)vfs.f_bavail * vfs.f_frsize);
+	}
+	return atomic_load(&v->src_free_bytes);
+}
+
+static bool ssd_usable(struct volume *v)
+{
+	if (!atomic_load(&v->ssd_failed))
+		return true;
+	if (volume_now(v) < atomic_load(&v->ssd_retry_ns))
+		return false;
+	atomic_store(&v->ssd_failed, false);
+	return true;
+}
+
+static bool wants_ssd(struct tfile *f, struct tier_stream *s, uint64_t off, uint64_t len)
+{
+	struct volume *v = f->v;
+	struct policy_write w = {
+		.off = off,
+		.len = len,
+		.run_bytes = s->run_write,
+		.used_bytes = atomic_load(&v->used_blocks) * BLOCK_BYTES,
+		.cap_bytes = v->cap_blocks * BLOCK_BYTES,
+		.dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
+		.src_free_bytes = src_free(v),
+		.ssd_failed = !ssd_usable(v),
+	};
+
+	return !f->conflict && policy_write_to_ssd(&v->opt, &w);
+}
+
+static void ssd_refused(struct tfile *f, int r)
+{
+	struct volume *v = f->v;
+
+	if (r != -ENOSPC && r != -EDQUOT)
+		volume_error(v, f, r, "cannot write to the SSD; SRC takes the writes");
+	atomic_store(&v->ssd_retry_ns, volume_now(v) + 5 * SECOND_NS);
+	atomic_store(&v->ssd_failed, true);
+	volume_wake(v);
+}
+
+/*
+ * In writethrough and writearound mode SRC gets the data and the SSD's older copy of it is
+ * forgotten; a read brings it back. Dirty blocks (left from another mode) stay where they are.
+ */
+static int write_run_through(struct tfile *f, struct map_run run, const char *data)
+{
+	int r = write_src(f, run.start, run.end, data);
+
+	if (r == 0 && run.state == BLOCK_CLEAN) {
+		pthread_mutex_lock(&f->lock);
+		r = tfile_map_set_locked(f, round_down_u64(run.start, BLOCK_BYTES),
+					 round_up_u64(run.end, BLOCK_BYTES), BLOCK_ABSENT);
+		pthread_mutex_unlock(&f->lock);
+		if (f->v->opt.mode == MODE_WRITETHROUGH)
+			(void)tfile_promote_later(f, run.start, run.end - run.start);
+	}
+	return r;
+}
+
+static int write_run(struct tfile *f, struct tier_stream *s, struct map_run run, const char *data)
+{
+	bool absent = run.state == BLOCK_ABSENT;
+	int r;
+
+	if (run.state == BLOCK_CLEAN && f->v->opt.mode != MODE_WRITEBACK)
+		return write_run_through(f, run, data);
+	if (absent && !wants_ssd(f, s, run.start, run.end - run.start))
+		return write_src(f, run.start, run.end, data);
+	r = write_ssd(f, run, data);
+	if (r < 0 && r != -ENOMEM) {
+		ssd_refused(f, r);
+		r = write_around(f, run, data);
+	}
+	return r;
+}
+
+static void note_stream(struct tfile *f, struct tier_stream *s, uint64_t off, size_t len)
+{
+	uint64_t seq = __atomic_load_n(&f->fsync_seq, __ATOMIC_RELAXED);
+
+	/* A log that is synced as it grows is no bulk copy: its run starts again. */
+	s->run_write = s->next_write == off && s->fsync_seq == seq ? s->run_write + len : len;
+	s->next_write = off + len;
+	s->fsync_seq = seq;
+}
+
+/* A run of at most one group: bounds the I/O between two looks at the map. */
+static struct map_run next_run(struct tfile *f, uint64_t at, uint64_t end)
+{
+	pthread_mutex_lock(&f->lock);
+	struct map_run run = map_run_at(&f->map, at, end);
+
+	pthread_mutex_unlock(&f->lock);
+	return run;
+}
+
+ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, size_t len,
+		    uint64_t off)
+{
+	uint64_t at = off, end = off + len;
+	struct range range;
+	int r = 0;
+
+	if (len == 0)
+		return 0;
+	if (end > INT64_MAX)
+		return -EFBIG;
+	note_stream(f, s, off, len);
+	range_lock(&f->ranges, &range, round_down_u64(off, BLOCK_BYTES),
+		   round_up_u64(end, BLOCK_BYTES), true);
+	while (r == 0 && at < end) {
+		struct map_run run = next_run(f, at, end);
+
+		r = write_run(f, s, run, (const char *)buf + (at - off));
+		if (r == 0)
+			at = run.end;
+	}
+	range_unlock(&f->ranges, &range);
+	return at > off ? (ssize_t)(at - off) : r;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * layout.h - the volume's directory on the SSD: SSD/volumes/<volume-id>/{lock, catalog.db, objects/}.
+ *
+ * The volume id is a hash of SRC's filesystem UUID and the identity of SRC's root directory, so the
+ * same tree finds its volume again wherever it is mounted. All functions return -errno and put one
+ * line for the user into `error`.
+ */
+#ifndef HYBRIDFS_TIER_LAYOUT_H
+#define HYBRIDFS_TIER_LAYOUT_H
+
+#include <stddef.h>
+
+#include "tier/src.h"
+
+struct layout {
+	int dir_fd, objects_fd, lock_fd; /* owned until handed over */
+	char id[33];
+	char *path; /* owned; of the volume's directory */
+};
+
+int layout_volume_id(const struct src *src, char ret_id[33]);
+/* Create what is missing, take the lock (I10), check that the filesystem can do what we need. */
+int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_layout, char *error,
+		size_t error_size);
+void layout_release(struct layout *l);
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * map.h - the block map of one file: for each 4 KiB block absent, clean or dirty.
+ *
+ * Two levels: a sorted array of groups, each of 4096 blocks (16 MiB) in 64 extents (256 KiB), so
+ * a fully cached GiB costs 64 groups of about 2.2 KiB, 140 KiB; one cached block in an otherwise
+ * empty 16 MiB costs one group. The map knows nothing of files, locks or disks: the owner (struct
+ * tfile) holds its lock around every call.
+ *
+ * Besides the durable part (what a struct cat_group holds) a group has, in memory only:
+ *   wb        blocks whose data is being written to SRC; a write clears the bit, and only a block
+ *             that still has it when SRC is synced becomes clean (I3)
+ *   touched   extents written since the last write-back snapshot; their checksum is not computed
+ *   intent_durable  the catalog already says CAT_G_INTENT (I2)
+ *   removal   some block was made absent and the catalog does not know yet: the durable state may
+ *             still say clean for it, so writing there counts as overwriting a clean block (I2),
+ *             and its space is not released yet (I4)
+ *   seq       bumped at each change of the durable part; the committer stores what it saw in
+ *             committed_seq (0 = the catalog has no row of this group)
+ */
+#ifndef HYBRIDFS_TIER_MAP_H
+#define HYBRIDFS_TIER_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "db/catalog.h"
+
+#define BLOCK_BYTES 4096ull
+#define EXTENT_BYTES 262144ull
+#define GROUP_BYTES (BLOCK_BYTES * CAT_BLOCKS_PER_GROUP)
+#define BLOCKS_PER_EXTENT ((unsigned)(EXTENT_BYTES / BLOCK_BYTES))
+#define BITMAP_WORDS (CAT_BLOCKS_PER_GROUP / 64)
+
+enum block_state { BLOCK_ABSENT, BLOCK_CLEAN, BLOCK_DIRTY };
+
+struct map_group {
+	uint64_t index;
+	uint64_t present[BITMAP_WORDS]; /* one word = one extent */
+	uint64_t dirty[BITMAP_WORDS];
+	uint64_t wb[BITMAP_WORDS];
+	uint64_t sum[CAT_EXTENTS_PER_GROUP];
+	uint64_t sum_valid, pinned, touched;
+	uint64_t seq, committed_seq;
+	uint8_t heat[CAT_EXTENTS_PER_GROUP];
+	bool intent, intent_durable, removal;
+};
+
+_Static_assert(BLOCKS_PER_EXTENT == 64, "one bitmap word is one extent");
+
+struct map {
+	struct map_group **groups; /* owned, sorted by index */
+	unsigned n_groups, cap;
+	uint64_t present_blocks, dirty_blocks;
+	uint64_t changes; /* bumped whenever a block's state changes */
+};
+
+struct map_run {
+	uint64_t start, end; /* bytes, block-aligned except where clipped by the caller's range */
+	enum block_state state;
+};
+
+void map_init(struct map *m);
+void map_release(struct map *m);
+/* NULL when there is none. */
+struct map_group *map_find(const struct map *m, uint64_t index);
+/* The group at or after `index`, NULL at the end. */
+struct map_group *map_next(const struct map *m, uint64_t index);
+/* Find or make; NULL only without memory. */
+struct map_group *map_get(struct map *m, uint64_t index);
+/* Drop groups that hold nothing (nothing present, no pin, no intent, all committed). */
+void map_prune(struct map *m);
+
+enum block_state map_state(const struct map *m, uint64_t off);
+/* The longest run of one state that starts at `start` and ends at or before `end`. Cost: the
+ * number of extents in it; absent stretches between groups are skipped at once. */
+struct map_run map_run_at(const struct map *m, uint64_t start, uint64_t end);
+/* Offset of the first present (resp. dirty) block at or after `off`; UINT64_MAX if none. */
+uint64_t map_next_present(const struct map *m, uint64_t off);
+uint64_t map_next_dirty(const struct map *m, uint64_t off);
+
+/*
+ * Set the state of the blocks of [start, end), which must be block-aligned, and bump the groups'
+ * seq. To dirty: clears wb, sets touched, invalidates checksums. To absent: sets `removal`.
+ * -ENOMEM only when a group has to be made (never for to-absent); then nothing was changed.
+ */
+int map_set(struct map *m, uint64_t start, uint64_t end, enum block_state state);
+/* Must a write to [start, end) first make an intent durable (I2)? Lists that in the groups. */
+bool map_needs_intent(const struct map *m, uint64_t start, uint64_t end);
+/* Set `intent` in all groups of the range which hold something. */
+void map_set_intent(struct map *m, uint64_t start, uint64_t end);
+
+void map_group_store(const struct map_group *g, struct cat_group *ret_row);
+/* The catalog has no row of this group any more: what it holds now has to be stored anew. */
+void map_group_row_gone(struct map_group *g);
+/* Adds a group read from the catalog. -EEXIST, -ENOMEM. */
+int map_load(struct map *m, const struct cat_group *row);
+
+/* Additive checksum: the sum of block_sum() over an extent's present blocks, in any order. */
+uint64_t block_sum(const void *data, uint64_t block_no);
+
+#endif

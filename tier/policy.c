@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tier/policy.h"
+
+#include "db/base.h"
+
+#define SECOND_NS 1000000000ll
+#define BACKOFF_MAX_S 60
+
+void volume_options_init(struct volume_options *o)
+{
+	*o = (struct volume_options){
+		.size_percent = 90,
+		.mode = MODE_WRITEBACK,
+		.dirty_percent = 60,
+		.dirty_background_percent = 20,
+		.dirty_expire_s = 30,
+		.high_percent = 90,
+		.low_percent = 85,
+		.seq_cutoff_bytes = 4u << 20,
+		.promote_hits = 2,
+	};
+}
+
+static uint64_t percent_of(uint64_t cap, unsigned percent)
+{
+	return cap / 100 * percent + cap % 100 * percent / 100;
+}
+
+bool policy_write_to_ssd(const struct volume_options *o, const struct policy_write *w)
+{
+	if (o->mode != MODE_WRITEBACK || w->ssd_failed)
+		return false;
+	if (w->off + w->len > POLICY_MAX_SSD_OFFSET)
+		return false;
+	if (o->seq_cutoff_bytes && w->run_bytes > o->seq_cutoff_bytes)
+		return false;
+	if (w->used_bytes + w->len + 2 * 4096 > w->cap_bytes)
+		return false;
+	if (w->dirty_bytes + w->len > percent_of(w->cap_bytes, o->dirty_percent))
+		return false;
+	return w->dirty_bytes + w->len + POLICY_SRC_RESERVE_BYTES <= w->src_free_bytes;
+}
+
+bool policy_must_write_back(const struct volume_options *o, const struct policy_writeback *w)
+{
+	if (w->flush || o->mode != MODE_WRITEBACK)
+		return true;
+	if (w->dirty_bytes > percent_of(w->cap_bytes, o->dirty_background_percent))
+		return true;
+	return w->now_ns - w->oldest_dirty_ns >= (int64_t)o->dirty_expire_s * SECOND_NS;
+}
+
+bool policy_admit(const struct volume_options *o, unsigned touches, uint64_t run_bytes)
+{
+	if (o->seq_cutoff_bytes && run_bytes > o->seq_cutoff_bytes)
+		return false;
+	return touches >= o->promote_hits;
+}
+
+bool policy_room_to_promote(const struct volume_options *o, uint64_t used, uint64_t cap,
+			    uint64_t len)
+{
+	return used + len <= percent_of(cap, o->high_percent);
+}
+
+uint64_t policy_evict_bytes(const struct volume_options *o, uint64_t used, uint64_t cap,
+			    bool promotions_wait)
+{
+	uint64_t low = percent_of(cap, o->low_percent);
+	uint64_t trigger = promotions_wait ? low : percent_of(cap, o->high_percent);
+
+	return used > trigger && used > low ? used - low : 0;
+}
+
+uint8_t policy_heat_touch(uint8_t heat)
+{
+	return heat < UINT8_MAX ? heat + 1 : heat;
+}
+
+uint8_t policy_heat_age(uint8_t heat)
+{
+	return heat / 2;
+}
+
+int64_t policy_backoff_ns(unsigned failures)
+{
+	unsigned s = failures > 6 ? BACKOFF_MAX_S : 1u << (failures - 1);
+
+	return (int64_t)min_u64(s, BACKOFF_MAX_S) * SECOND_NS;
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a mount after a crash has to settle. Mounting itself only lists the files whose durable state
+ * is dirty (they must be in memory, for their attributes); maps are settled when they are loaded, by
+ * the first user or by recover_step() in the background; orphaned objects and leaked space are
+ * swept in the background too.
+ *
+ * Settling a map (I6), for every group with an intent: an extent without dirty blocks and with a
+ * valid checksum is clean if the object still has that content, and dirty if not (it was being
+ * overwritten: the object has the newest data, as after any power cut some blocks old, some new);
+ * an extent with dirty blocks or without a checksum counts as dirty altogether. Files that carried
+ * the busy mark lose their clean copies: SRC may differ, by our own hand.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tier/internal.h"
+
+/* ---- settling a map ----------------------------------------------------------------------- */
+static int sum_extent(int fd, const struct map_group *g, unsigned w, uint64_t *ret_sum)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+	char block[BLOCK_BYTES];
+
+	*ret_sum = 0;
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++) {
+		if (!(g->present[w] >> b & 1))
+			continue;
+		int r = read_full(fd, block, sizeof(block), base + b * BLOCK_BYTES);
+
+		if (r < 0)
+			return r;
+		*ret_sum += block_sum(block, base / BLOCK_BYTES + b);
+	}
+	return 0;
+}
+
+/* Give every present block of one extent that state. */
+static void set_extent_locked(struct tfile *f, const struct map_group *g, unsigned w,
+			      uint64_t mask, enum block_state state)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (mask >> b & 1)
+			(void)tfile_map_set_locked(f, base + b * BLOCK_BYTES,
+						   base + (b + 1) * BLOCK_BYTES, state);
+}
+
+static uint64_t extent_end(const struct map_group *g, unsigned w)
+{
+	unsigned last = 63 - (unsigned)__builtin_clzll(g->present[w]);
+
+	return g->index * GROUP_BYTES + w * EXTENT_BYTES + (last + 1) * BLOCK_BYTES;
+}
+
+static int settle_extent(struct tfile *f, const struct map_group *g, unsigned w, int fd,
+			 const struct stat *obj, bool *ret_dirtied)
+{
+	uint64_t present = g->present[w], sum;
+	bool exact = !g->dirty[w] && g->sum_valid >> w & 1;
+
+	/* Durably present data that is not there was lost by the SSD, not overwritten. */
+	if (!g->dirty[w] && extent_end(g, w) > round_up_u64((uint64_t)obj->st_size, BLOCK_BYTES)) {
+		pthread_mutex_lock(&f->lock);
+		set_extent_locked(f, g, w, present, BLOCK_ABSENT);
+		pthread_mutex_unlock(&f->lock);
+		return 0;
+	}
+	if (exact) {
+		int r = sum_extent(fd, g, w, &sum);
+
+		if (r < 0)
+			return r;
+		if (sum == g->sum[w])
+			return 0;
+	}
+	pthread_mutex_lock(&f->lock);
+	set_extent_locked(f, g, w, present, BLOCK_DIRTY);
+	pthread_mutex_unlock(&f->lock);
+	*ret_dirtied = true;
+	return 0;
+}
+
+static int settle_intents(struct tfile *f, int fd)
+{
+	bool dirtied = false;
+	struct stat obj;
+	int r = fstat(fd, &obj) < 0 ? neg_errno() : 0;
+
+	for (unsigned i = 0; r == 0 && i < f->map.n_groups; i++) {
+		struct map_group *g = f->map.groups[i];
+
+		for (unsigned w = 0; r == 0 && g->intent && w < BITMAP_WORDS; w++)
+			if (g->present[w])
+				r = settle_extent(f, g, w, fd, &obj, &dirtied);
+	}
+	if (r == 0 && dirtied) {
+		pthread_mutex_lock(&f->lock);
+		if (!f->attr_owned) {
+			f->mtime = f->ctime = obj.st_mtim;
+			f->mtime_seq++;
+			f->attr_owned = f->ctime_kept = true;
+			/* Size: nothing says that it grew; SRC's is taken at first use. */
+			f->size_known = false;
+		}
+		tfile_changed_locked(f);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return r;
+}
+
+static void drop_clean_locked(struct tfile *f)
+{
+	for (unsigned i = 0; i < f->map.n_groups; i++) {
+		struct map_group *g = f->map.groups[i];
+
+		for (unsigned w = 0; w < BITMAP_WORDS; w++)
+			set_extent_locked(f, g, w, g->present[w] & ~g->dirty[w], BLOCK_ABSENT);
+	}
+}
+
+static void object_missing(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	drop_clean_locked(f);
+	bool lost = f->map.dirty_blocks > 0;
+
+	f->lost = lost;
+	pthread_mutex_unlock(&f->lock);
+	if (lost) {
+		atomic_fetch_add(&f->v->lost_ranges, 1);
+		volume_error(f->v, f, -ENOENT, "the SSD copy with newer data is missing");
+	}
+}
+
+/* The map was just read from the catalog; nobody else sees it yet. */
+int recover_settle_map(struct tfile *f, int obj_fd)
+{
+	int r = 0;
+
+	if (f->map.present_blocks && obj_fd < 0) {
+		object_missing(f);
+		return 0;
+	}
+	if (obj_fd >= 0)
+		r = settle_intents(f, obj_fd);
+	if (r == 0 && f->v->unclean && f->busy) {
+		pthread_mutex_lock(&f->lock);
+		drop_clean_locked(f);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return r;
+}
+
+/* ---- mount -------------------------------------------------------------------------------- */
+/* Into memory, and to the head of the write-back queue. */
+static int keep_file(struct volume *v, const struct cat_file *row)
+{
+	struct tfile *f = tfile_get_loaded(v, row);
+
+	if (!f)
+		return -ENOMEM;
+	file_list_add(v, &v->dirty, f);
+	tfile_put(f);
+	return 0;
+}
+
+static int keep_files(struct volume *v, uint32_t flags)
+{
+	struct cat_file row;
+	uint64_t id = 0;
+	int r;
+
+	for (;;) {
+		r = flags ? catalog_next_file(v->cat, id, flags, &row)
+			  : catalog_next_unsettled(v->cat, id, &row);
+		if (r < 0)
+			break;
+		id = row.id;
+		if (!(row.flags & CAT_F_DIR))
+			r = keep_file(v, &row);
+		cat_file_release(&row);
+		if (r < 0)
+			return r;
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+static int load_pins(struct volume *v)
+{
+	struct cat_file row;
+	uint64_t id = 0;
+	int r;
+
+	while ((r = catalog_next_file(v->cat, id, CAT_F_DIR | CAT_F_PINNED | CAT_F_PIN_RANGES,
+				      &row)) == 0) {
+		id = row.id;
+		if (row.flags & CAT_F_DIR) {
+			struct src_key key = { .len = row.key_len };
+
+			memcpy(key.data, row.key, row.key_len);
+			r = volume_remember_pinned_dir(v, &key);
+		} else {
+			struct tfile *f = tfile_get_loaded(v, &row);
+
+			r = f ? tfile_load_map(f) : -ENOMEM;
+			tfile_put(f);
+		}
+		cat_file_release(&row);
+		if (r < 0)
+			return r;
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+int recover_volume(struct volume *v)
+{
+	struct cat_totals t;
+	int r = catalog_totals(v->cat, &t);
+
+	if (r < 0)
+		return r;
+	atomic_store(&v->used_blocks, t.present_bytes / BLOCK_BYTES);
+	atomic_store(&v->dirty_blocks, t.dirty_bytes / BLOCK_BYTES);
+	r = keep_files(v, CAT_F_ATTR_OWNED | CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_CONFLICT);
+	if (r == 0)
+		r = keep_files(v, 0);
+	if (r == 0)
+		r = load_pins(v);
+	v->settling = v->sweeping = v->unclean;
+	return r;
+}
+
+/* ---- background: settle and sweep --------------------------------------------------------- */
+static int settle_next(struct volume *v)
+{
+	struct cat_file row;
+	int r = catalog_next_unsettled(v->cat, v->settle_cursor, &row);
+
+	if (r < 0) {
+		v->settling = false;
+		return r == -ENOENT ? 1 : r;
+	}
+	struct tfile *f = tfile_get_loaded(v, &row);
+
+	v->settle_cursor = row.id;
+	cat_file_release(&row);
+	if (f)
+		(void)tfile_load_map(f); /* its errors are logged and counted there */
+	tfile_put(f);
+	return 1;
+}
+
+/* More on disk than the map says: release what is absent. */
+static void check_space(struct volume *v, const struct cat_file *row, const struct stat *st)
+{
+	struct tfile *f = tfile_get_loaded(v, row);
+
+	if (!f)
+		return;
+	if (tfile_load_map(f) == 0) {
+		pthread_mutex_lock(&f->lock);
+		if ((uint64_t)st->st_blocks * 512 > f->map.present_blocks * BLOCK_BYTES) {
+			f->garbage_lo = 0;
+			f->garbage_hi = UINT64_MAX;
+			file_list_add(v, &v->garbage, f);
+		}
+		pthread_mutex_unlock(&f->lock);
+	}
+	tfile_put(f);
+}
+
+static void sweep_object(struct volume *v, int dir_fd, const char *name)
+{
+	uint64_t id = object_id_of_name(name);
+	struct cat_file row;
+	struct stat st;
+
+	if (!id || id >= v->first_new_id || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	int r = catalog_find_id(v->cat, id, &row);
+
+	if (r == -ENOENT) {
+		(void)object_remove(v, id);
+	} else if (r == 0) {
+		check_space(v, &row, &st);
+		cat_file_release(&row);
+	}
+}
+
+static int sweep_next_dir(struct volume *v)
+{
+	char name[8];
+	struct dirent *e;
+
+	object_dir_name((unsigned)v->sweep_dir, name);
+	int fd = openat(v->objects_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+	if (dir) {
+		while ((e = readdir(dir)))
+			if (e->d_name[0] != '.')
+				sweep_object(v, dirfd(dir), e->d_name);
+		closedir(dir);
+	} else if (fd >= 0) {
+		close(fd);
+	}
+	v->sweeping = ++v->sweep_dir < OBJECT_DIRS;
+	return 1;
+}
+
+int recover_step(struct volume *v)
+{
+	if (v->settling)
+		return settle_next(v);
+	return v->sweeping ? sweep_next_dir(v) : 0;
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Truncate, fallocate, lseek and fsync: operations on the shape of a file, and on all of it.
+ *
+ * Invariants kept here: SRC is never longer than the file as the mount shows it, except while
+ * `truncate_pending`; a present block is zero past the end of the file; a block that is absent
+ * reads as SRC has it, so whatever is made absent must first be right in SRC, or gone with it.
+ */
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+
+#include "tier/internal.h"
+
+/* Times of a change that SRC's filesystem has made itself as well. */
+static void note_change_locked(struct tfile *f)
+{
+	if (f->attr_owned)
+		tfile_set_mtime_locked(f);
+	f->ctime_follow = true;
+	tfile_changed_locked(f);
+}
+
+/* ---- zeroing a part of a block that is on the SSD ----------------------------------------- */
+/* [from, to) lies within one block. The range is reserved exclusively. */
+static int zero_in_block(struct tfile *f, uint64_t from, uint64_t to)
+{
+	static const char zeros[BLOCK_BYTES];
+	uint64_t base = round_down_u64(from, BLOCK_BYTES);
+
+	pthread_mutex_lock(&f->lock);
+	enum block_state state = map_state(&f->map, base);
+
+	pthread_mutex_unlock(&f->lock);
+	if (state == BLOCK_ABSENT || from >= to)
+		return 0;
+	if (state == BLOCK_CLEAN) {
+		/* SRC gets the zeros by the same operation: forgetting the copy is enough. */
+		pthread_mutex_lock(&f->lock);
+		int r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_ABSENT);
+
+		pthread_mutex_unlock(&f->lock);
+		return r;
+	}
+	int r = write_full(f->obj_fd, zeros, to - from, from);
+
+	pthread_mutex_lock(&f->lock);
+	f->obj_wseq++;
+	if (r == 0)
+		r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+/* Forget the whole blocks of [start, end). */
+static int forget_blocks(struct tfile *f, uint64_t start, uint64_t end)
+{
+	pthread_mutex_lock(&f->lock);
+	int r = tfile_map_set_locked(f, start, end, BLOCK_ABSENT);
+
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+/* ---- truncate ----------------------------------------------------------------------------- */
+static int cut_src(struct tfile *f, uint64_t size)
+{
+	int r = src_change_begin(f);
+
+	if (r < 0)
+		return r;
+	r = ftruncate(f->src_fd, (off_t)size) < 0 ? neg_errno() : 0;
+	pthread_mutex_lock(&f->lock);
+	if (r == 0)
+		note_change_locked(f);
+	pthread_mutex_unlock(&f->lock);
+	src_change_end(f);
+	return r;
+}
+
+static void set_size(struct tfile *f, uint64_t size, bool cut_pending)
+{
+	pthread_mutex_lock(&f->lock);
+	f->size = size;
+	f->truncate_pending = cut_pending;
+	f->data_seq++;
+	if (cut_pending)
+		tfile_set_mtime_locked(f);
+	tfile_changed_locked(f);
+	tfile_account_locked(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* Everything past `size` leaves the map, and the tail of the last block becomes zero. */
+static int cut_map(struct tfile *f, uint64_t size)
+{
+	int r = zero_in_block(f, size, round_up_u64(size, BLOCK_BYTES));
+
+	return r < 0 ? r : forget_blocks(f, round_up_u64(size, BLOCK_BYTES), RANGE_END);
+}
+
+/*
+ * Shorter. When the durable state has dirty data or a size of its own, it would bring them back
+ * after a crash over a SRC that is already cut: so the cut is made durable there first, with the
+ * mark that SRC must follow (recovery redoes it). Otherwise SRC goes first: its new stamp makes
+ * every older durable state void.
+ */
+static int truncate_down(struct tfile *f, uint64_t size)
+{
+	pthread_mutex_lock(&f->lock);
+	bool journaled = f->durable_dirty;
+
+	pthread_mutex_unlock(&f->lock);
+	if (!journaled) {
+		int r = cut_src(f, size);
+
+		if (r < 0)
+			return r;
+	}
+	int r = cut_map(f, size);
+
+	if (r < 0)
+		return r;
+	set_size(f, size, journaled);
+	if (!journaled)
+		return 0;
+	r = commit_file(f);
+	if (r == 0)
+		r = cut_src(f, size);
+	if (r == 0)
+		set_size(f, size, false);
+	return r; /* on failure the cut stays pending: the file reads as cut, SRC follows later */
+}
+
+static int truncate_up(struct tfile *f, uint64_t size)
+{
+	int r = cut_src(f, size);
+
+	if (r == 0)
+		set_size(f, size, false);
+	return r;
+}
+
+/* Same size: only times change, and a cut that is still pending is not forgotten. */
+static int truncate_same(struct tfile *f)
+{
+	struct stat st;
+
+	pthread_mutex_lock(&f->lock);
+	uint64_t size = f->size;
+
+	pthread_mutex_unlock(&f->lock);
+	if (fstat(f->src_fd, &st) < 0)
+		return neg_errno();
+	return cut_src(f, min_u64(size, (uint64_t)st.st_size));
+}
+
+int tfile_truncate(struct tfile *f, uint64_t size)
+{
+	struct range all;
+	int r;
+
+	if (size > INT64_MAX)
+		return -EFBIG;
+	pthread_mutex_lock(&f->src_mutex);
+	range_lock(&f->ranges, &all, 0, RANGE_END, true);
+	uint64_t now = tfile_size(f);
+
+	if (size < now)
+		r = truncate_down(f, size);
+	else if (size > now)
+		r = truncate_up(f, size);
+	else
+		r = truncate_same(f);
+	range_unlock(&f->ranges, &all);
+	pthread_mutex_unlock(&f->src_mutex);
+	return r;
+}
+
+/* ---- fallocate ---------------------------------------------------------------------------- */
+/*
+ * SRC is asked first: it knows what it supports, and whether it has room. Blocks of the SSD in the
+ * range are forgotten where a whole block is concerned (SRC has the zeros now); parts of blocks
+ * are zeroed on the SSD too. For mode 0 SRC only gets its space; the content stays.
+ */
+static int reshape_src(struct tfile *f, int mode, uint64_t off, uint64_t len)
+{
+	struct stat st;
+	int r = src_change_begin(f);
+
+	if (r < 0)
+		return r;
+	r = fallocate(f->src_fd, mode, (off_t)off, (off_t)len) < 0 ? neg_errno() : 0;
+	bool known = fstat(f->src_fd, &st) == 0;
+
+	pthread_mutex_lock(&f->lock);
+	if (r == 0)
+		note_change_locked(f);
+	if (known && (uint64_t)st.st_size > f->size) {
+		f->size = (uint64_t)st.st_size;
+		f->data_seq++;
+	}
+	pthread_mutex_unlock(&f->lock);
+	src_change_end(f);
+	return r;
+}
+
+static int zero_on_ssd(struct tfile *f, uint64_t off, uint64_t end)
+{
+	uint64_t first = round_up_u64(off, BLOCK_BYTES), last = round_down_u64(end, BLOCK_BYTES);
+
+	if (first > last) /* within one block */
+		return zero_in_block(f, off, end);
+	int r = zero_in_block(f, off, first);
+
+	if (r == 0)
+		r = forget_blocks(f, first, last);
+	return r < 0 ? r : zero_in_block(f, last, end);
+}
+
+int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
+{
+	bool zeroes = mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE);
+	struct range range;
+
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		return -EOPNOTSUPP;
+	if (len == 0 || off > INT64_MAX || len > INT64_MAX - off)
+		return len == 0 ? -EINVAL : -EFBIG;
+	pthread_mutex_lock(&f->src_mutex);
+	range_lock(&f->ranges, &range, round_down_u64(off, BLOCK_BYTES),
+		   mode & FALLOC_FL_KEEP_SIZE ? round_up_u64(off + len, BLOCK_BYTES) : RANGE_END,
+		   true);
+	int r = reshape_src(f, mode, off, len);
+
+	if (r == 0 && zeroes)
+		r = zero_on_ssd(f, off, off + len);
+	range_unlock(&f->ranges, &range);
+	pthread_mutex_unlock(&f->src_mutex);
+	return r;
+}
+
+/* ---- lseek -------------------------------------------------------------------------------- */
+/* The next offset >= at where SRC has data (or, for SEEK_HOLE, a hole); `size` at the end. */
+static uint64_t src_seek(struct tfile *f, uint64_t at, uint64_t size, int whence)
+{
+	off_t found = lseek(f->src_fd, (off_t)at, whence);
+
+	if (found >= 0)
+		return min_u64((uint64_t)found, size);
+	/* ENXIO: past SRC's end, where there is nothing but holes. Anything else: claim data. */
+	if (errno == ENXIO)
+		return whence == SEEK_DATA ? size : at;
+	return whence == SEEK_DATA ? at : size;
+}
+
+static uint64_t next_present(struct tfile *f, uint64_t at)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t p = map_next_present(&f->map, at);
+
+	pthread_mutex_unlock(&f->lock);
+	return p;
+}
+
+static uint64_t present_end(struct tfile *f, uint64_t at, uint64_t size)
+{
+	pthread_mutex_lock(&f->lock);
+	while (at < size) {
+		struct map_run run = map_run_at(&f->map, at, size);
+
+		if (run.state == BLOCK_ABSENT)
+			break;
+		at = run.end;
+	}
+	pthread_mutex_unlock(&f->lock);
+	return at;
+}
+
+static uint64_t seek_data(struct tfile *f, uint64_t at, uint64_t size)
+{
+	uint64_t ssd = min_u64(next_present(f, at), size);
+
+	return ssd == at ? at : min_u64(ssd, src_seek(f, at, size, SEEK_DATA));
+}
+
+static uint64_t seek_hole(struct tfile *f, uint64_t at, uint64_t size)
+{
+	while (at < size) {
+		uint64_t on_ssd = present_end(f, at, size);
+
+		if (on_ssd > at) {
+			at = on_ssd;
+			continue;
+		}
+		uint64_t hole = src_seek(f, at, size, SEEK_HOLE);
+		uint64_t ssd = min_u64(next_present(f, at), size);
+
+		if (hole == at || (hole < ssd))
+			return hole;
+		at = ssd;
+	}
+	return size;
+}
+
+off_t tfile_seek(struct tfile *f, off_t off, int whence)
+{
+	struct range range;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	range_lock(&f->ranges, &range, 0, RANGE_END, false);
+	uint64_t size = tfile_size(f), found = size;
+
+	if (off >= 0 && (uint64_t)off < size)
+		found = whence == SEEK_DATA ? seek_data(f, (uint64_t)off, size)
+					    : seek_hole(f, (uint64_t)off, size);
+	range_unlock(&f->ranges, &range);
+	if (off < 0 || (uint64_t)off >= size || (whence == SEEK_DATA && found >= size))
+		return -ENXIO;
+	return (off_t)found;
+}
+
+/* ---- fsync -------------------------------------------------------------------------------- */
+static int sync_src(struct tfile *f, bool data_only)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t upto = f->src_wseq;
+	bool needed = upto != f->src_sseq;
+
+	pthread_mutex_unlock(&f->lock);
+	if (!needed)
+		return 0;
+	/* fdatasync makes a new name durable too only where the filesystem says so: be sure. */
+	(void)data_only;
+	if (fsync(f->src_fd) < 0)
+		return neg_errno();
+	pthread_mutex_lock(&f->lock);
+	f->src_sseq = max_u64(f->src_sseq, upto);
+	pthread_mutex_unlock(&f->lock);
+	return 0;
+}
+
+static int sync_object(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t upto = f->obj_wseq;
+	bool needed = upto != f->obj_sseq;
+
+	pthread_mutex_unlock(&f->lock);
+	if (!needed)
+		return 0;
+	if (fdatasync(f->obj_fd) < 0)
+		return neg_errno();
+	pthread_mutex_lock(&f->lock);
+	f->obj_sseq = max_u64(f->obj_sseq, upto);
+	pthread_mutex_unlock(&f->lock);
+	return 0;
+}
+
+int tfile_fsync(struct tfile *f, bool data_only)
+{
+	__atomic_fetch_add(&f->fsync_seq, 1, __ATOMIC_RELAXED);
+	int r = sync_src(f, data_only);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	bool commit = f->id && (data_only ? f->data_seq != f->committed_data_seq
+					  : f->seq != f->committed_seq);
+
+	pthread_mutex_unlock(&f->lock);
+	return commit ? commit_file(f) : sync_object(f);
+}

@@ -1,0 +1,713 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Life of a tracked file: table, references, map loading, descriptors, accounting. */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tier/internal.h"
+
+/* ---- making and freeing ------------------------------------------------------------------- */
+static struct tfile *tfile_new(struct volume *v, const struct src_key *key)
+{
+	struct tfile *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->v = v;
+	f->key = *key;
+	f->hash = src_key_hash(key);
+	f->src_fd = f->obj_fd = -1;
+	f->garbage_lo = UINT64_MAX;
+	pthread_mutex_init(&f->src_mutex, NULL);
+	pthread_mutex_init(&f->load_mutex, NULL);
+	pthread_mutex_init(&f->obj_mutex, NULL);
+	pthread_mutex_init(&f->lock, NULL);
+	range_set_init(&f->ranges);
+	map_init(&f->map);
+	return f;
+}
+
+static void tfile_free(struct tfile *f)
+{
+	assert(f->uses == 0 && f->obj_holds == 0);
+	map_release(&f->map);
+	range_set_release(&f->ranges);
+	pthread_mutex_destroy(&f->lock);
+	pthread_mutex_destroy(&f->obj_mutex);
+	pthread_mutex_destroy(&f->load_mutex);
+	pthread_mutex_destroy(&f->src_mutex);
+	free(f->path);
+	free(f);
+}
+
+static void set_path_locked(struct tfile *f, const char *path)
+{
+	char *copy = path ? strdup(path) : NULL;
+
+	if (path && !copy)
+		return; /* only a hint; the old one stays */
+	free(f->path);
+	f->path = copy;
+}
+
+static void init_from_row(struct tfile *f, const struct cat_file *row)
+{
+	f->id = row->id;
+	f->row = true;
+	f->pinned = row->flags & CAT_F_PINNED;
+	f->pin_ranges = row->flags & CAT_F_PIN_RANGES;
+	f->attr_owned = row->flags & CAT_F_ATTR_OWNED;
+	f->durable_dirty = f->attr_owned;
+	f->conflict = row->flags & CAT_F_CONFLICT;
+	f->busy = f->busy_durable = row->flags & CAT_F_SRC_BUSY;
+	f->truncate_pending = row->flags & CAT_F_TRUNCATE;
+	f->stamp = (struct src_stamp){ .size = row->src_size_bytes,
+				       .mtime_ns = row->src_mtime_ns,
+				       .ctime_ns = row->src_ctime_ns };
+	f->stamp_valid = row->src_mtime_ns || row->src_ctime_ns;
+	f->stamp_stale = f->busy;
+	if (f->attr_owned) {
+		f->size = row->size_bytes;
+		f->size_known = true;
+		f->mtime = f->ctime = ns_timespec(row->mtime_ns);
+		f->ctime_kept = true;
+	}
+	set_path_locked(f, row->path);
+	if (f->conflict)
+		atomic_fetch_add(&f->v->conflicts, 1);
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+static struct tfile **chain_of(struct volume *v, uint64_t hash)
+{
+	return &v->table[hash & (v->table_size - 1)];
+}
+
+static struct tfile *lookup_locked(struct volume *v, const struct src_key *key, uint64_t hash)
+{
+	for (struct tfile *f = *chain_of(v, hash); f; f = f->hash_next)
+		if (f->hash == hash && !f->dead && src_key_equal(&f->key, key))
+			return f;
+	return NULL;
+}
+
+static void idle_unlink_locked(struct volume *v, struct tfile *f)
+{
+	if (f->idle_prev)
+		f->idle_prev->idle_next = f->idle_next;
+	else
+		v->idle_head = f->idle_next;
+	if (f->idle_next)
+		f->idle_next->idle_prev = f->idle_prev;
+	else
+		v->idle_tail = f->idle_prev;
+	f->idle_prev = f->idle_next = NULL;
+	f->idle = false;
+	v->n_idle--;
+}
+
+static void idle_append_locked(struct volume *v, struct tfile *f)
+{
+	f->idle_prev = v->idle_tail;
+	if (v->idle_tail)
+		v->idle_tail->idle_next = f;
+	else
+		v->idle_head = f;
+	v->idle_tail = f;
+	f->idle = true;
+	v->n_idle++;
+}
+
+void volume_ref_locked(struct volume *v, struct tfile *f)
+{
+	if (f->refs++ == 0 && f->idle)
+		idle_unlink_locked(v, f);
+}
+
+static void grow_table_locked(struct volume *v)
+{
+	unsigned size = v->table_size * 2;
+	struct tfile **table = calloc(size, sizeof(*table));
+
+	if (!table)
+		return; /* longer chains, nothing worse */
+	for (unsigned i = 0; i < v->table_size; i++) {
+		struct tfile *f = v->table[i];
+
+		while (f) {
+			struct tfile *next = f->hash_next;
+
+			f->hash_next = table[f->hash & (size - 1)];
+			table[f->hash & (size - 1)] = f;
+			f = next;
+		}
+	}
+	free(v->table);
+	v->table = table;
+	v->table_size = size;
+}
+
+static void insert_locked(struct volume *v, struct tfile *f)
+{
+	if (v->n_files >= v->table_size)
+		grow_table_locked(v);
+	struct tfile **chain = chain_of(v, f->hash);
+
+	f->hash_next = *chain;
+	*chain = f;
+	v->n_files++;
+}
+
+static void remove_locked(struct volume *v, struct tfile *f)
+{
+	struct tfile **p = chain_of(v, f->hash);
+
+	while (*p != f)
+		p = &(*p)->hash_next;
+	*p = f->hash_next;
+	v->n_files--;
+}
+
+unsigned volume_loaded_files(struct volume *v)
+{
+	pthread_mutex_lock(&v->files_lock);
+	unsigned n = v->n_files;
+
+	pthread_mutex_unlock(&v->files_lock);
+	return n;
+}
+
+struct tfile *tfile_peek(struct volume *v, const struct src_key *key)
+{
+	uint64_t hash = src_key_hash(key);
+
+	pthread_mutex_lock(&v->files_lock);
+	struct tfile *f = lookup_locked(v, key, hash);
+
+	if (f)
+		volume_ref_locked(v, f);
+	pthread_mutex_unlock(&v->files_lock);
+	return f;
+}
+
+/* Insert `fresh`, unless somebody was quicker; returns the one that counts, referenced. */
+static struct tfile *publish(struct volume *v, struct tfile *fresh)
+{
+	pthread_mutex_lock(&v->files_lock);
+	struct tfile *f = lookup_locked(v, &fresh->key, fresh->hash);
+
+	if (!f) {
+		f = fresh;
+		insert_locked(v, f);
+	}
+	volume_ref_locked(v, f);
+	pthread_mutex_unlock(&v->files_lock);
+	if (f != fresh)
+		tfile_free(fresh);
+	return f;
+}
+
+static bool is_grave(struct volume *v, uint64_t id)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&v->lists_lock);
+	for (struct grave *g = v->graves; g && !found; g = g->next)
+		found = g->id == id;
+	pthread_mutex_unlock(&v->lists_lock);
+	return found;
+}
+
+static void key_from_row(const struct cat_file *row, struct src_key *ret_key)
+{
+	*ret_key = (struct src_key){ .len = row->key_len };
+	memcpy(ret_key->data, row->key, row->key_len);
+}
+
+struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row)
+{
+	struct src_key key;
+
+	key_from_row(row, &key);
+	struct tfile *f = tfile_peek(v, &key);
+
+	if (f || is_grave(v, row->id))
+		return f;
+	f = tfile_new(v, &key);
+	if (!f)
+		return NULL;
+	init_from_row(f, row);
+	return publish(v, f);
+}
+
+int tfile_get(struct volume *v, const struct src_key *key, const char *path,
+	      struct tfile **ret_file)
+{
+	struct cat_file row;
+	struct tfile *f = tfile_peek(v, key);
+
+	if (!f) {
+		int r = catalog_find_file(v->cat, key->data, key->len, &row);
+
+		if (r == 0) {
+			f = tfile_get_loaded(v, &row);
+			cat_file_release(&row);
+		} else if (r != -ENOENT) {
+			volume_error(v, NULL, r, catalog_error(v->cat));
+			return r;
+		}
+	}
+	if (!f) {
+		f = tfile_new(v, key);
+		if (!f)
+			return -ENOMEM;
+		f->map_loaded = true;
+		set_path_locked(f, path);
+		f = publish(v, f);
+	}
+	if (path && !f->path)
+		tfile_set_path(f, path);
+	*ret_file = f;
+	return 0;
+}
+
+void tfile_ref(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	pthread_mutex_lock(&v->files_lock);
+	volume_ref_locked(v, f);
+	pthread_mutex_unlock(&v->files_lock);
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+static void unaccount(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	atomic_fetch_sub(&v->used_blocks, f->acct_present);
+	atomic_fetch_sub(&v->dirty_blocks, f->acct_dirty);
+	atomic_fetch_sub(&v->pinned_blocks, f->acct_pinned);
+	if (f->conflict)
+		atomic_fetch_sub(&v->conflicts, 1);
+}
+
+/* The file is unlinked and nobody is left who could ask for it. Its space stays counted until
+ * bury_step() has really released it. */
+static void entomb(struct tfile *f)
+{
+	struct volume *v = f->v;
+	struct grave *g = f->id ? malloc(sizeof(*g)) : NULL;
+
+	unaccount(f);
+	if (!g)
+		return; /* no object, or no memory: the next mount's sweep finds it */
+	*g = (struct grave){ .id = f->id,
+			     .present_blocks = f->acct_present,
+			     .row = f->row,
+			     .sync_src = f->row && f->durable_dirty };
+	atomic_fetch_add(&v->used_blocks, g->present_blocks);
+	pthread_mutex_lock(&v->lists_lock);
+	g->next = v->graves;
+	v->graves = g;
+	pthread_mutex_unlock(&v->lists_lock);
+	volume_wake(v);
+}
+
+/* Takes files out of memory that hold nothing which the catalog does not know. */
+static struct tfile *pop_idle_locked(struct volume *v)
+{
+	struct tfile *f = v->idle_head;
+
+	if (f) {
+		idle_unlink_locked(v, f);
+		remove_locked(v, f);
+	}
+	return f;
+}
+
+static void discard(struct tfile *f)
+{
+	/* An object without a row has nothing in it that counts. */
+	if (f->id && !f->row)
+		(void)object_remove(f->v, f->id);
+	tfile_free(f);
+}
+
+void volume_drop_idle(struct volume *v, unsigned keep)
+{
+	for (;;) {
+		pthread_mutex_lock(&v->files_lock);
+		struct tfile *f = v->n_idle > keep ? pop_idle_locked(v) : NULL;
+
+		pthread_mutex_unlock(&v->files_lock);
+		if (!f)
+			return;
+		discard(f);
+	}
+}
+
+void tfile_put(struct tfile *f)
+{
+	if (!f)
+		return;
+	struct volume *v = f->v;
+	bool dead = false;
+
+	pthread_mutex_lock(&v->files_lock);
+	assert(f->refs > 0);
+	if (--f->refs == 0) {
+		dead = f->dead;
+		if (dead)
+			remove_locked(v, f);
+		else
+			idle_append_locked(v, f);
+	}
+	bool trim = v->n_idle > IDLE_FILES_MAX;
+
+	pthread_mutex_unlock(&v->files_lock);
+	if (dead) {
+		entomb(f);
+		tfile_free(f);
+	}
+	if (trim)
+		volume_drop_idle(v, IDLE_FILES_MAX);
+}
+
+void tfile_put_not_last(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	pthread_mutex_lock(&v->files_lock);
+	assert(f->refs > 1);
+	f->refs--;
+	pthread_mutex_unlock(&v->files_lock);
+}
+
+void tfile_dead(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	pthread_mutex_lock(&f->lock);
+	pthread_mutex_lock(&v->files_lock);
+	f->dead = true;
+	pthread_mutex_unlock(&v->files_lock);
+	pthread_mutex_unlock(&f->lock);
+	file_list_remove(v, &v->changed, f);
+	file_list_remove(v, &v->dirty, f);
+	file_list_remove(v, &v->garbage, f);
+}
+
+void tfile_set_path(struct tfile *f, const char *path)
+{
+	pthread_mutex_lock(&f->lock);
+	set_path_locked(f, path);
+	if (f->row)
+		tfile_changed_locked(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- what must be committed, what is counted ---------------------------------------------- */
+void tfile_changed_locked(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	f->seq++;
+	if (!f->dead && file_list_add(v, &v->changed, f))
+		f->changed_since_ns = volume_now(v);
+}
+
+bool tfile_dirty_locked(const struct tfile *f)
+{
+	return f->map.dirty_blocks || f->attr_owned || f->truncate_pending;
+}
+
+static uint64_t pinned_blocks_locked(const struct tfile *f)
+{
+	uint64_t n = 0;
+
+	if (f->pinned)
+		return f->map.present_blocks;
+	if (!f->pin_ranges)
+		return 0;
+	for (unsigned i = 0; i < f->map.n_groups; i++)
+		for (unsigned w = 0; w < BITMAP_WORDS; w++)
+			if (f->map.groups[i]->pinned >> w & 1)
+				n += (unsigned)__builtin_popcountll(
+					f->map.groups[i]->present[w]);
+	return n;
+}
+
+static void move_count(_Atomic uint64_t *total, uint64_t *mine, uint64_t now)
+{
+	atomic_fetch_add(total, now - *mine);
+	*mine = now;
+}
+
+void tfile_account_locked(struct tfile *f)
+{
+	struct volume *v = f->v;
+
+	move_count(&v->used_blocks, &f->acct_present, f->map.present_blocks);
+	move_count(&v->dirty_blocks, &f->acct_dirty, f->map.dirty_blocks);
+	move_count(&v->pinned_blocks, &f->acct_pinned, pinned_blocks_locked(f));
+	if (!f->dead && tfile_dirty_locked(f) && file_list_add(v, &v->dirty, f))
+		f->dirty_since_ns = volume_now(v);
+}
+
+static void note_garbage_locked(struct tfile *f, uint64_t start, uint64_t end)
+{
+	f->garbage_lo = min_u64(f->garbage_lo, start);
+	f->garbage_hi = max_u64(f->garbage_hi, end);
+	if (!f->dead)
+		file_list_add(f->v, &f->v->garbage, f);
+}
+
+int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state)
+{
+	uint64_t before = f->map.present_blocks, changes = f->map.changes;
+	int r = map_set(&f->map, start, end, state);
+
+	if (r < 0)
+		return r;
+	f->data_seq += f->map.changes - changes;
+	if (state == BLOCK_ABSENT && f->map.present_blocks != before)
+		note_garbage_locked(f, start, end);
+	tfile_changed_locked(f);
+	tfile_account_locked(f);
+	return 0;
+}
+
+void tfile_set_mtime_locked(struct tfile *f)
+{
+	f->mtime = f->ctime = volume_wall(f->v);
+	f->mtime_seq++;
+	f->attr_owned = f->ctime_kept = true;
+}
+
+uint64_t tfile_size(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t size = f->size;
+
+	pthread_mutex_unlock(&f->lock);
+	return size;
+}
+
+void tfile_src_unsynced(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->src_wseq++;
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- the object's descriptor -------------------------------------------------------------- */
+int tfile_hold_object(struct tfile *f)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->obj_mutex);
+	if (f->obj_holds == 0 && f->id) {
+		int fd = object_open(f->v, f->id);
+
+		if (fd >= 0 || fd == -ENOENT)
+			f->obj_fd = fd >= 0 ? fd : -1;
+		else
+			r = fd;
+	}
+	if (r == 0)
+		f->obj_holds++;
+	pthread_mutex_unlock(&f->obj_mutex);
+	return r;
+}
+
+void tfile_drop_object(struct tfile *f)
+{
+	pthread_mutex_lock(&f->obj_mutex);
+	assert(f->obj_holds > 0);
+	if (--f->obj_holds == 0 && f->obj_fd >= 0) {
+		close(f->obj_fd);
+		f->obj_fd = -1;
+	}
+	pthread_mutex_unlock(&f->obj_mutex);
+}
+
+int tfile_make_object(struct tfile *f)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->obj_mutex);
+	assert(f->obj_holds > 0);
+	if (f->obj_fd < 0) {
+		uint64_t id = f->id ? f->id : atomic_fetch_add(&f->v->next_id, 1);
+		int fd = object_create(f->v, id, &f->key, f->path);
+
+		if (fd >= 0) {
+			pthread_mutex_lock(&f->lock);
+			f->id = id;
+			f->obj_fd = fd;
+			f->obj_new = true;
+			pthread_mutex_unlock(&f->lock);
+		} else {
+			r = fd;
+		}
+	}
+	pthread_mutex_unlock(&f->obj_mutex);
+	return r;
+}
+
+/* ---- map ---------------------------------------------------------------------------------- */
+static int load_groups(struct tfile *f)
+{
+	struct cat_group row;
+	uint64_t from = 0;
+	int r;
+
+	while ((r = catalog_next_group(f->v->cat, f->id, from, &row)) == 0) {
+		r = map_load(&f->map, &row);
+		if (r < 0)
+			return r;
+		from = row.index + 1;
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The totals of the volume already count what the catalog says: take over this file's part. */
+static void adopt_accounts_locked(struct tfile *f)
+{
+	f->acct_present = f->map.present_blocks;
+	f->acct_dirty = f->map.dirty_blocks;
+	f->durable_dirty |= f->map.dirty_blocks > 0;
+}
+
+int tfile_load_map(struct tfile *f)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->load_mutex);
+	if (f->map_loaded)
+		goto out;
+	r = tfile_hold_object(f);
+	if (r < 0)
+		goto out;
+	r = load_groups(f);
+	if (r == 0) {
+		pthread_mutex_lock(&f->lock);
+		adopt_accounts_locked(f);
+		pthread_mutex_unlock(&f->lock);
+		r = recover_settle_map(f, f->obj_fd);
+	}
+	if (r == 0) {
+		pthread_mutex_lock(&f->lock);
+		f->map_loaded = true;
+		tfile_account_locked(f);
+		pthread_mutex_unlock(&f->lock);
+	} else {
+		map_release(&f->map);
+		volume_error(f->v, f, r, "cannot load the block map");
+	}
+	tfile_drop_object(f);
+out:
+	pthread_mutex_unlock(&f->load_mutex);
+	return r;
+}
+
+/* ---- SRC's descriptor --------------------------------------------------------------------- */
+int tfile_open_src(struct tfile *f, int flags)
+{
+	struct volume *v = f->v;
+	_cleanup_free_ char *path = NULL;
+
+	if (!v->src->by_handle) {
+		path = v->env.path_of ? v->env.path_of(v->env.ctx, &f->key) : NULL;
+		pthread_mutex_lock(&f->lock);
+		if (!path && f->path)
+			path = strdup(f->path);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return src_open(v->src, &f->key, path, flags);
+}
+
+/* `f->load_mutex` held: one opener at a time. */
+static int open_src(struct tfile *f, bool writable)
+{
+	int fd = tfile_open_src(f, (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
+
+	if (fd < 0)
+		return fd;
+	if (f->src_fd < 0) {
+		pthread_mutex_lock(&f->lock);
+		f->src_fd = fd;
+		pthread_mutex_unlock(&f->lock);
+	} else {
+		/* In place: I/O under way keeps its open file, new I/O finds the new one. */
+		int r = dup3(fd, f->src_fd, O_CLOEXEC) < 0 ? neg_errno() : 0;
+
+		close(fd);
+		if (r < 0)
+			return r;
+	}
+	f->src_writable = writable;
+	return 0;
+}
+
+bool tfile_open_for_write(struct tfile *f)
+{
+	pthread_mutex_lock(&f->load_mutex);
+	bool yes = f->src_fd >= 0 && f->src_writable;
+
+	pthread_mutex_unlock(&f->load_mutex);
+	return yes;
+}
+
+int tfile_use(struct tfile *f, bool writable)
+{
+	int r = tfile_load_map(f);
+	bool first = false;
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->load_mutex);
+	if (f->src_fd < 0 || (writable && !f->src_writable)) {
+		r = open_src(f, writable);
+		first = r == 0;
+	}
+	if (r == 0 && f->uses == 0)
+		r = tfile_hold_object(f);
+	if (r == 0)
+		f->uses++;
+	else if (f->uses == 0 && f->src_fd >= 0) {
+		close(f->src_fd);
+		f->src_fd = -1;
+		f->src_writable = false;
+	}
+	pthread_mutex_unlock(&f->load_mutex);
+	if (r == 0 && first)
+		(void)tfile_refresh(f);
+	return r;
+}
+
+void tfile_unuse(struct tfile *f)
+{
+	pthread_mutex_lock(&f->load_mutex);
+	assert(f->uses > 0);
+	if (f->uses == 1 && f->stamp_stale)
+		(void)tfile_refresh(f); /* know the stamp, so that clean copies outlive this use */
+	if (--f->uses == 0) {
+		pthread_mutex_lock(&f->lock);
+		int fd = f->src_fd;
+
+		f->src_fd = -1;
+		f->src_writable = false;
+		pthread_mutex_unlock(&f->lock);
+		close(fd);
+		tfile_drop_object(f);
+	}
+	pthread_mutex_unlock(&f->load_mutex);
+}
+
+int tfile_src_fd(struct tfile *f)
+{
+	return f->src_fd;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* A volume: open, close, totals. The background steps are in step.c. */
+#include "tier/volume.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "tier/internal.h"
+#include "tier/layout.h"
+
+#define TABLE_INITIAL 1024u
+#define CAP_MIN_BYTES (1ull << 20)
+/* Left free on the SSD filesystem for its own metadata and our catalog: the larger of both. */
+#define SSD_RESERVE_BYTES (8ull << 20)
+#define SSD_RESERVE_PERCENT 2
+/* Ids one mount may hand out; the next mount starts behind them, so none is ever used twice. */
+#define IDS_PER_MOUNT (1ull << 32)
+
+/* ---- environment -------------------------------------------------------------------------- */
+void volume_log(struct volume *v, int level, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+
+	if (!v->env.log)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	v->env.log(v->env.ctx, level, line);
+}
+
+void volume_error(struct volume *v, const struct tfile *f, int r, const char *what)
+{
+	atomic_fetch_add(&v->errors, 1);
+	volume_log(v, 3, "error: %s: %s: %s", f && f->path ? f->path : v->dir_path, what,
+		   strerror(-r));
+}
+
+void volume_wake(struct volume *v)
+{
+	if (v->env.wake)
+		v->env.wake(v->env.ctx);
+}
+
+int64_t volume_now(struct volume *v)
+{
+	return v->env.monotonic_ns(v->env.ctx);
+}
+
+/*
+ * New times are never before one that SRC's filesystem has already shown: its clock for time-stamps
+ * may be a few milliseconds ahead of the coarse one, and make(1) compares the two.
+ */
+struct timespec volume_wall(struct volume *v)
+{
+	int64_t floor = atomic_load_explicit(&v->time_floor_ns, memory_order_relaxed);
+	int64_t now = v->env.wall_ns(v->env.ctx);
+
+	return ns_timespec(now > floor ? now : floor);
+}
+
+#define CLOCK_SKEW_NS (20 * 1000 * 1000)
+
+void volume_saw_time(struct volume *v, int64_t ns)
+{
+	int64_t floor = atomic_load_explicit(&v->time_floor_ns, memory_order_relaxed);
+
+	if (ns <= floor)
+		return;
+	if (ns > v->env.wall_ns(v->env.ctx) + CLOCK_SKEW_NS)
+		return; /* a date set by somebody, not a clock */
+	while (ns > floor && !atomic_compare_exchange_weak(&v->time_floor_ns, &floor, ns))
+		;
+}
+
+/* ---- open --------------------------------------------------------------------------------- */
+static struct volume *volume_new(struct src *src, const struct volume_options *o,
+				 const struct volume_env *env)
+{
+	struct volume *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->src = src;
+	v->opt = *o;
+	v->env = *env;
+	v->dir_fd = v->objects_fd = v->lock_fd = -1;
+	v->changed.offset = offsetof(struct tfile, changed);
+	v->dirty.offset = offsetof(struct tfile, dirty);
+	v->garbage.offset = offsetof(struct tfile, garbage);
+	pthread_mutex_init(&v->files_lock, NULL);
+	pthread_mutex_init(&v->lists_lock, NULL);
+	pthread_mutex_init(&v->evict_mutex, NULL);
+	commit_init(v);
+	v->table_size = TABLE_INITIAL;
+	v->table = calloc(v->table_size, sizeof(*v->table));
+	v->promote_queue = calloc(PROMOTE_QUEUE_MAX, sizeof(*v->promote_queue));
+	v->last_minute_ns = volume_now(v);
+	return v;
+}
+
+static void volume_free(struct volume *v)
+{
+	catalog_close(v->cat);
+	ghost_release(&v->ghost);
+	free(v->promote_queue);
+	free(v->table);
+	free(v->pinned_dirs);
+	commit_release(v);
+	pthread_mutex_destroy(&v->evict_mutex);
+	pthread_mutex_destroy(&v->lists_lock);
+	pthread_mutex_destroy(&v->files_lock);
+	if (v->objects_fd >= 0)
+		close(v->objects_fd);
+	if (v->dir_fd >= 0)
+		close(v->dir_fd);
+	if (v->lock_fd >= 0) /* last: I10 */
+		close(v->lock_fd);
+	free(v->dir_path);
+	free(v);
+}
+
+static int set_cap(struct volume *v, char *error, size_t error_size)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(v->objects_fd, &fs) < 0)
+		return neg_errno();
+	uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;
+	uint64_t avail = (uint64_t)fs.f_bavail * fs.f_frsize +
+			 atomic_load(&v->used_blocks) * BLOCK_BYTES;
+	uint64_t reserve = max_u64(SSD_RESERVE_BYTES, total / 100 * SSD_RESERVE_PERCENT);
+	uint64_t cap = v->opt.size_bytes ? v->opt.size_bytes : total / 100 * v->opt.size_percent;
+
+	cap = min_u64(cap, avail > reserve ? avail - reserve : 0);
+	if (cap < CAP_MIN_BYTES) {
+		snprintf(error, error_size,
+			 "%s: too little room on the SSD: %llu KiB can be used, 1024 KiB are needed",
+			 v->dir_path, (unsigned long long)cap / 1024);
+		return -ENOSPC;
+	}
+	v->cap_blocks = cap / BLOCK_BYTES;
+	return 0;
+}
+
+struct opening {
+	bool clean;
+	uint64_t first_id;
+};
+
+static int meta_number(struct volume *v, const char *key, uint64_t *ret)
+{
+	_cleanup_free_ char *value = NULL;
+	int r = catalog_get_meta(v->cat, key, &value);
+
+	if (r == 0)
+		*ret = strtoull(value, NULL, 10);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int put_number(struct volume *v, const char *key, uint64_t n)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
+	return catalog_put_meta(v->cat, key, text);
+}
+
+/* From here on a missing clean mark means a crash, and our ids are reserved. */
+static int mark_open(struct volume *v, void *arg)
+{
+	const struct opening *o = arg;
+	int r = put_number(v, "clean", 0);
+
+	if (r == 0)
+		r = put_number(v, "next_id", o->first_id + IDS_PER_MOUNT);
+	if (r == 0)
+		r = catalog_put_meta(v->cat, "volume_id", v->id);
+	if (r == 0)
+		r = catalog_put_meta(v->cat, "source", v->src->path);
+	return r;
+}
+
+static int open_catalog(struct volume *v, char *error, size_t error_size)
+{
+	uint64_t clean = 1, first = 1, max = 0;
+	int r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
+
+	if (r == 0)
+		r = meta_number(v, "clean", &clean);
+	if (r == 0)
+		r = meta_number(v, "next_id", &first);
+	if (r == 0)
+		r = catalog_max_id(v->cat, &max);
+	if (r < 0) {
+		snprintf(error, error_size,
+			 "%s/catalog.db: %s; hybridfs check --repair can rebuild it from the objects",
+			 v->dir_path, r == -EUCLEAN ? "damaged" : strerror(-r));
+		return r;
+	}
+	struct opening o = { .clean = clean, .first_id = max_u64(first, max + 1) };
+
+	v->unclean = !clean;
+	v->first_new_id = o.first_id;
+	atomic_store(&v->next_id, o.first_id);
+	r = object_init_dirs(v);
+	if (r == 0)
+		r = recover_volume(v);
+	if (r == 0)
+		r = set_cap(v, error, error_size);
+	if (r == 0)
+		r = commit_run(v, mark_open, &o);
+	if (r < 0 && !*error)
+		snprintf(error, error_size, "%s: cannot open the volume: %s", v->dir_path,
+			 strerror(-r));
+	return r;
+}
+
+static void drop_everything(struct volume *v)
+{
+	struct file_list *lists[] = { &v->changed, &v->dirty, &v->garbage };
+	struct tfile *f;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(lists); i++)
+		while ((f = file_list_first(v, lists[i]))) {
+			file_list_remove(v, lists[i], f);
+			tfile_put(f);
+		}
+	for (; v->promote_count; v->promote_count--) {
+		tfile_put(v->promote_queue[v->promote_head].file);
+		v->promote_head = (v->promote_head + 1) % PROMOTE_QUEUE_MAX;
+	}
+	volume_drop_idle(v, 0);
+	while (v->graves) { /* rows and objects stay; the next mount finds them stale */
+		struct grave *g = v->graves;
+
+		v->graves = g->next;
+		free(g);
+	}
+}
+
+int volume_open(struct src *src, const char *ssd_path, const struct volume_options *o,
+		const struct volume_env *env, struct volume **ret_v, char *ret_error,
+		size_t error_size)
+{
+	struct layout l;
+
+	*ret_error = '\0';
+	int r = layout_open(src, ssd_path, &l, ret_error, error_size);
+
+	if (r < 0)
+		return r;
+	struct volume *v = volume_new(src, o, env);
+
+	if (!v || !v->table || !v->promote_queue || ghost_init(&v->ghost) < 0) {
+		snprintf(ret_error, error_size, "out of memory");
+		layout_release(&l);
+		if (v)
+			volume_free(v);
+		return -ENOMEM;
+	}
+	v->dir_fd = TAKE_FD(l.dir_fd);
+	v->objects_fd = TAKE_FD(l.objects_fd);
+	v->lock_fd = TAKE_FD(l.lock_fd);
+	v->dir_path = TAKE_PTR(l.path);
+	memcpy(v->id, l.id, sizeof(v->id));
+	r = open_catalog(v, ret_error, error_size);
+	if (r < 0) {
+		drop_everything(v);
+		volume_free(v);
+		return r;
+	}
+	if (v->unclean)
+		volume_log(v, 4, "the last daemon of this volume did not finish; recovering");
+	*ret_v = v;
+	return 0;
+}
+
+/* ---- close -------------------------------------------------------------------------------- */
+static int mark_clean(struct volume *v, void *arg)
+{
+	(void)arg;
+	return put_number(v, "clean", 1);
+}
+
+int volume_close(struct volume *v)
+{
+	/* Twice: the first commit makes the removal of blocks known, so that their space can be
+	 * released; burials come last. */
+	int r = volume_commit(v);
+
+	if (r == 0) {
+		(void)reclaim_step(v);
+		r = bury_step(v);
+	}
+	if (r == 0)
+		r = commit_run(v, mark_clean, NULL);
+	drop_everything(v);
+	volume_free(v);
+	return r;
+}
+
+const char *volume_id(const struct volume *v)
+{
+	return v->id;
+}
+
+struct src *volume_src(struct volume *v)
+{
+	return v->src;
+}
+
+const struct volume_options *volume_options(const struct volume *v)
+{
+	return &v->opt;
+}
+
+/* ---- totals ------------------------------------------------------------------------------- */
+int volume_statvfs(struct volume *v, struct statvfs *ret)
+{
+	if (fstatvfs(v->src->root_fd, ret) < 0)
+		return neg_errno();
+	uint64_t dirty = atomic_load(&v->dirty_blocks) * BLOCK_BYTES / ret->f_frsize;
+
+	ret->f_bavail -= min_u64(dirty, ret->f_bavail);
+	ret->f_bfree -= min_u64(dirty, ret->f_bfree);
+	return 0;
+}
+
+static void sum_minutes(const struct volume *v, unsigned n, struct hit_minute *ret)
+{
+	*ret = (struct hit_minute){ .hits = atomic_load(&v->hits) - v->last_hits,
+				    .misses = atomic_load(&v->misses) - v->last_misses,
+				    .written_back =
+					    atomic_load(&v->written_back_bytes) - v->last_written_back };
+	for (unsigned i = 0; i < n; i++) {
+		const struct hit_minute *m = &v->minutes[(v->minute + 59 - i) % 60];
+
+		ret->hits += m->hits;
+		ret->misses += m->misses;
+		ret->written_back += m->written_back;
+	}
+}
+
+static void judge_health(struct volume_status *s)
+{
+	s->healthy = false;
+	if (s->conflicts)
+		snprintf(s->health_reason, sizeof(s->health_reason),
+			 "%llu files were changed in SRC while newer data waits on the SSD",
+			 (unsigned long long)s->conflicts);
+	else if (s->lost_ranges)
+		snprintf(s->health_reason, sizeof(s->health_reason),
+			 "%llu ranges on the SSD could not be read",
+			 (unsigned long long)s->lost_ranges);
+	else if (s->errors)
+		snprintf(s->health_reason, sizeof(s->health_reason), "%llu errors, see the log",
+			 (unsigned long long)s->errors);
+	else
+		s->healthy = true;
+}
+
+void volume_status(struct volume *v, struct volume_status *ret)
+{
+	struct volume_status *s = ret;
+	struct hit_minute m, h;
+	struct cat_totals t = { 0 };
+
+	(void)catalog_totals(v->cat, &t); /* an unreadable catalog shows in `errors` */
+	*s = (struct volume_status){
+		.ssd_used_bytes = atomic_load(&v->used_blocks) * BLOCK_BYTES,
+		.ssd_cap_bytes = v->cap_blocks * BLOCK_BYTES,
+		.dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
+		.pinned_bytes = atomic_load(&v->pinned_blocks) * BLOCK_BYTES,
+		.tracked_files = t.files,
+		.hits = atomic_load(&v->hits),
+		.misses = atomic_load(&v->misses),
+		.read_hit_bytes = atomic_load(&v->read_hit_bytes),
+		.read_miss_bytes = atomic_load(&v->read_miss_bytes),
+		.promotions = atomic_load(&v->promotions),
+		.demotions = atomic_load(&v->demotions),
+		.promoted_bytes = atomic_load(&v->promoted_bytes),
+		.demoted_bytes = atomic_load(&v->demoted_bytes),
+		.written_back_bytes = atomic_load(&v->written_back_bytes),
+		.bypassed_bytes = atomic_load(&v->bypassed_bytes),
+		.conflicts = atomic_load(&v->conflicts),
+		.errors = atomic_load(&v->errors),
+		.lost_ranges = atomic_load(&v->lost_ranges),
+	};
+	pthread_mutex_lock(&v->lists_lock);
+	sum_minutes(v, 1, &m);
+	sum_minutes(v, 59, &h);
+	s->promote_queue = v->promote_count;
+	s->dirty_files = v->dirty.count;
+	pthread_mutex_unlock(&v->lists_lock);
+	s->hits_1m = m.hits;
+	s->misses_1m = m.misses;
+	s->hits_1h = h.hits;
+	s->misses_1h = h.misses;
+	s->write_back_bytes_per_s = m.written_back / 60;
+	judge_health(s);
+}

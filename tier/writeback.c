@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Write-back: dirty blocks to SRC, in passes of one file.
+ *
+ * A pass: (1) stat SRC: a foreign change is a conflict and stops here (I9); (2) mark the file busy,
+ * durably, if its dirty state is durable; (3) extent by extent in ascending order: under a shared
+ * reservation set `wb` on the dirty blocks and read the extent from the object; write the dirty
+ * runs to SRC; (4) sync SRC, with the owned mtime set first when nothing dirty remains; (5) blocks
+ * which still have `wb` - nothing wrote them since (3) - become clean, and extents not touched since
+ * get their checksum (I3). The catalog learns it with the next commit.
+ * Crash before that commit: the blocks are dirty in the catalog and are written again.
+ * src_mutex is held throughout, so no cut or hole of ours is undone by data read before it.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tier/internal.h"
+
+struct wb_extent {
+	uint64_t index; /* of the group */
+	unsigned word;
+	bool whole; /* sum covers every present block */
+	uint64_t sum;
+};
+
+struct pass {
+	struct tfile *f;
+	char *buf; /* one extent; owned */
+	struct wb_extent extents[WRITEBACK_BYTES / EXTENT_BYTES];
+	unsigned n;
+	uint64_t bytes, next; /* next: where the following pass goes on */
+};
+
+/* ---- (3) one extent ----------------------------------------------------------------------- */
+/* Read the blocks of `mask`; runs of adjacent ones at once. */
+static int read_blocks(struct pass *p, uint64_t base, uint64_t mask)
+{
+	struct tfile *f = p->f;
+	int r = 0;
+
+	for (unsigned b = 0; r == 0 && b < BLOCKS_PER_EXTENT;) {
+		unsigned e = b;
+
+		while (e < BLOCKS_PER_EXTENT && mask >> e & 1)
+			e++;
+		if (e == b) {
+			b++;
+			continue;
+		}
+		r = f->obj_fd < 0 ? -EIO
+				  : read_full(f->obj_fd, p->buf + b * BLOCK_BYTES,
+					      (e - b) * BLOCK_BYTES, base + b * BLOCK_BYTES);
+		b = e;
+	}
+	return r;
+}
+
+static int write_blocks(struct pass *p, uint64_t base, uint64_t mask, uint64_t size)
+{
+	int r = 0;
+
+	for (unsigned b = 0; r == 0 && b < BLOCKS_PER_EXTENT;) {
+		unsigned e = b;
+
+		while (e < BLOCKS_PER_EXTENT && mask >> e & 1)
+			e++;
+		if (e == b) {
+			b++;
+			continue;
+		}
+		uint64_t start = base + b * BLOCK_BYTES, end = base + e * BLOCK_BYTES;
+
+		end = min_u64(end, size);
+		if (start < end) {
+			r = write_full(p->f->src_fd, p->buf + b * BLOCK_BYTES, end - start, start);
+			p->bytes += end - start;
+		}
+		b = e;
+	}
+	return r;
+}
+
+static uint64_t sum_blocks(const struct pass *p, uint64_t base, uint64_t mask)
+{
+	uint64_t sum = 0;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (mask >> b & 1)
+			sum += block_sum(p->buf + b * BLOCK_BYTES, base / BLOCK_BYTES + b);
+	return sum;
+}
+
+static int write_extent(struct pass *p, uint64_t base)
+{
+	struct tfile *f = p->f;
+	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
+	struct range range;
+
+	range_lock(&f->ranges, &range, base, base + EXTENT_BYTES, false);
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+	uint64_t dirty = g ? g->dirty[w] : 0, present = g ? g->present[w] : 0, size = f->size;
+
+	if (g) {
+		g->wb[w] = dirty;
+		g->touched &= ~(1ull << w);
+	}
+	pthread_mutex_unlock(&f->lock);
+	int r = dirty ? read_blocks(p, base, present) : 0;
+
+	range_unlock(&f->ranges, &range);
+	if (r < 0 || !dirty)
+		return r;
+	r = write_blocks(p, base, dirty, size);
+	p->extents[p->n++] = (struct wb_extent){ .index = base / GROUP_BYTES,
+						 .word = w,
+						 .sum = sum_blocks(p, base, present) };
+	return r;
+}
+
+static uint64_t next_dirty(struct tfile *f, uint64_t at)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t d = map_next_dirty(&f->map, at);
+
+	pthread_mutex_unlock(&f->lock);
+	return d;
+}
+
+static int write_extents(struct pass *p, uint64_t from, uint64_t budget)
+{
+	uint64_t at = next_dirty(p->f, from);
+	int r = 0;
+
+	while (r == 0 && at != UINT64_MAX && p->n < ARRAY_SIZE(p->extents) && p->bytes < budget) {
+		uint64_t base = round_down_u64(at, EXTENT_BYTES);
+
+		r = write_extent(p, base);
+		at = next_dirty(p->f, base + EXTENT_BYTES);
+	}
+	p->next = at;
+	return r;
+}
+
+/* ---- (4) SRC ------------------------------------------------------------------------------ */
+/* Is everything that is dirty now in this pass? Blocks written again since count as not. */
+static bool covers_all_locked(const struct tfile *f)
+{
+	for (unsigned i = 0; i < f->map.n_groups; i++)
+		for (unsigned w = 0; w < BITMAP_WORDS; w++)
+			if (f->map.groups[i]->dirty[w] & ~f->map.groups[i]->wb[w])
+				return false;
+	return true;
+}
+
+/* A hole at the end of the file: no block of it was written, but the size is that of the mount. */
+static int grow_src(struct tfile *f, uint64_t size)
+{
+	struct stat st;
+
+	if (fstat(f->src_fd, &st) < 0)
+		return neg_errno();
+	if ((uint64_t)st.st_size < size && ftruncate(f->src_fd, (off_t)size) < 0)
+		return neg_errno();
+	return 0;
+}
+
+static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
+{
+	struct tfile *f = p->f;
+
+	pthread_mutex_lock(&f->lock);
+	bool last = covers_all_locked(f);
+	struct timespec tv[2] = { { .tv_nsec = UTIME_OMIT }, f->mtime };
+	bool set_times = last && f->attr_owned;
+	uint64_t src_upto = f->src_wseq, size = f->size;
+
+	*ret_mtime_seq = set_times ? f->mtime_seq : UINT64_MAX;
+	pthread_mutex_unlock(&f->lock);
+	int r = last ? grow_src(f, size) : 0;
+
+	if (r < 0)
+		return r;
+	if (set_times && futimens(f->src_fd, tv) < 0)
+		return neg_errno();
+	if ((last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0)
+		return neg_errno();
+	if (last) { /* +1: the change under way, which this sync covers too */
+		pthread_mutex_lock(&f->lock);
+		f->src_sseq = max_u64(f->src_sseq, src_upto);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return 0;
+}
+
+/* ---- (5) clean ---------------------------------------------------------------------------- */
+static void clean_extent_locked(struct tfile *f, const struct wb_extent *x)
+{
+	struct map_group *g = map_find(&f->map, x->index);
+	uint64_t base = x->index * GROUP_BYTES + x->word * EXTENT_BYTES;
+
+	if (!g)
+		return;
+	uint64_t done = g->wb[x->word] & g->dirty[x->word];
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (done >> b & 1)
+			(void)map_set(&f->map, base + b * BLOCK_BYTES,
+				      base + (b + 1) * BLOCK_BYTES, BLOCK_CLEAN);
+	g->wb[x->word] = 0;
+	if (!(g->touched >> x->word & 1)) {
+		g->sum[x->word] = x->sum;
+		g->sum_valid |= 1ull << x->word;
+		g->seq++;
+	}
+}
+
+static void finish_pass(struct pass *p, uint64_t mtime_seq)
+{
+	struct tfile *f = p->f;
+
+	pthread_mutex_lock(&f->lock);
+	for (unsigned i = 0; i < p->n; i++)
+		clean_extent_locked(f, &p->extents[i]);
+	if (f->map.dirty_blocks == 0 && f->attr_owned && mtime_seq == f->mtime_seq)
+		f->attr_owned = false;
+	if (!tfile_dirty_locked(f))
+		file_list_remove(f->v, &f->v->dirty, f);
+	f->data_seq++;
+	tfile_changed_locked(f);
+	tfile_account_locked(f);
+	pthread_mutex_unlock(&f->lock);
+	atomic_fetch_add(&f->v->written_back_bytes, p->bytes);
+}
+
+static void abandon_pass(struct pass *p)
+{
+	struct tfile *f = p->f;
+
+	pthread_mutex_lock(&f->lock);
+	for (unsigned i = 0; i < p->n; i++) {
+		struct map_group *g = map_find(&f->map, p->extents[i].index);
+
+		if (g)
+			g->wb[p->extents[i].word] = 0;
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- a pass ------------------------------------------------------------------------------- */
+static bool in_conflict(struct tfile *f, bool force)
+{
+	pthread_mutex_lock(&f->lock);
+	bool conflict = f->conflict;
+
+	if (conflict && force) {
+		f->conflict = conflict = false;
+		f->stamp_stale = true;
+		atomic_fetch_sub(&f->v->conflicts, 1);
+		tfile_changed_locked(f);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return conflict;
+}
+
+static int redo_truncate(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	bool pending = f->truncate_pending;
+	uint64_t size = f->size;
+	struct stat st;
+
+	pthread_mutex_unlock(&f->lock);
+	if (!pending)
+		return 0;
+	if (fstat(f->src_fd, &st) < 0)
+		return neg_errno();
+	if ((uint64_t)st.st_size > size && ftruncate(f->src_fd, (off_t)size) < 0)
+		return neg_errno();
+	pthread_mutex_lock(&f->lock);
+	f->truncate_pending = false;
+	tfile_changed_locked(f);
+	pthread_mutex_unlock(&f->lock);
+	return 0;
+}
+
+static int run_pass(struct pass *p, uint64_t budget)
+{
+	struct tfile *f = p->f;
+	uint64_t mtime_seq;
+	int r = src_change_begin(f);
+
+	if (r < 0)
+		return r;
+	/* A cut that is still pending involves no data of this pass: all of it is below. */
+	r = redo_truncate(f);
+	if (r == 0)
+		r = write_extents(p, f->wb_cursor, budget);
+	if (r == 0)
+		r = settle_src(p, &mtime_seq);
+	if (r == 0)
+		finish_pass(p, mtime_seq);
+	else
+		abandon_pass(p);
+	src_change_end(f);
+	pthread_mutex_lock(&f->lock);
+	if (r == 0 && f->src_sseq + 1 == f->src_wseq && !tfile_dirty_locked(f))
+		f->src_sseq = f->src_wseq;
+	pthread_mutex_unlock(&f->lock);
+	f->wb_cursor = p->next == UINT64_MAX ? 0 : p->next;
+	return r;
+}
+
+static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes)
+{
+	_cleanup_free_ struct pass *p = calloc(1, sizeof(*p));
+	int r = tfile_refresh(f);
+
+	if (!p)
+		return -ENOMEM;
+	if (r < 0)
+		return r;
+	if (in_conflict(f, force))
+		return -EBUSY;
+	p->f = f;
+	p->buf = malloc(EXTENT_BYTES);
+	if (!p->buf)
+		return -ENOMEM;
+	r = run_pass(p, budget);
+	free(p->buf);
+	*ret_bytes = p->bytes;
+	if (r == 0)
+		(void)tfile_refresh(f); /* adopt the stamp this pass has made */
+	return r;
+}
+
+int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes)
+{
+	*ret_bytes = 0;
+	int r = tfile_use(f, true);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->src_mutex);
+	r = pass_of(f, min_u64(budget, WRITEBACK_BYTES), force, ret_bytes);
+	pthread_mutex_unlock(&f->src_mutex);
+	tfile_unuse(f);
+	return r;
+}
+
+/* ---- choosing a file ---------------------------------------------------------------------- */
+/* Oldest first; those which failed lately or are in conflict are passed over. */
+static struct tfile *pick(struct volume *v, int64_t now_ns, int64_t *ret_since)
+{
+	struct tfile *found = NULL;
+
+	pthread_mutex_lock(&v->lists_lock);
+	for (struct tfile *f = v->dirty.head; f && !found; f = f->dirty.next)
+		if (now_ns >= __atomic_load_n(&f->retry_at_ns, __ATOMIC_RELAXED))
+			found = f;
+	if (found) {
+		tfile_ref(found);
+		*ret_since = __atomic_load_n(&found->dirty_since_ns, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&v->lists_lock);
+	return found;
+}
+
+static void note_failure(struct volume *v, struct tfile *f, int r, int64_t now_ns)
+{
+	f->failures++;
+	__atomic_store_n(&f->retry_at_ns, now_ns + policy_backoff_ns(f->failures),
+			 __ATOMIC_RELAXED);
+	if (r != -EBUSY && f->failures == 1)
+		volume_error(v, f, r, "cannot write back; it stays on the SSD, will be retried");
+}
+
+/* Still dirty after a whole round: it goes to the end of the queue, as if dirtied now. */
+static void requeue(struct volume *v, struct tfile *f, int64_t now_ns)
+{
+	pthread_mutex_lock(&f->lock);
+	if (f->wb_cursor == 0 && tfile_dirty_locked(f) && !f->dead) {
+		file_list_remove(v, &v->dirty, f);
+		file_list_add(v, &v->dirty, f);
+		__atomic_store_n(&f->dirty_since_ns, now_ns, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void writeback_note(struct tfile *f, int r, int64_t now_ns)
+{
+	if (r < 0) {
+		note_failure(f->v, f, r, now_ns);
+	} else {
+		f->failures = 0;
+		requeue(f->v, f, now_ns);
+	}
+}
+
+int writeback_step(struct volume *v, int64_t now_ns)
+{
+	int64_t since;
+	uint64_t bytes;
+	struct tfile *f = pick(v, now_ns, &since);
+
+	if (!f)
+		return 0;
+	struct policy_writeback w = { .dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
+				      .cap_bytes = v->cap_blocks * BLOCK_BYTES,
+				      .oldest_dirty_ns = since,
+				      .now_ns = now_ns,
+				      .flush = v->flushing };
+	int r = 0;
+
+	if (policy_must_write_back(&v->opt, &w)) {
+		r = writeback_file(f, WRITEBACK_BYTES, false, &bytes);
+		writeback_note(f, r, now_ns);
+		r = 1; /* a failure backs off: the others' turn */
+	}
+	tfile_put(f);
+	return r;
+}

@@ -32,6 +32,12 @@ static bool wants_row_locked(const struct tfile *f)
 	       f->conflict || (f->row && !f->map_loaded);
 }
 
+/* Could recovery find dirty data in what is stored now? Blocks under an intent may turn out so. */
+static bool may_be_dirty_locked(const struct tfile *f)
+{
+	return tfile_dirty_locked(f) || map_has_intent(&f->map);
+}
+
 /* The busy mark goes when SRC is durable and its stamp is known: the row describes it exactly.
  * As with intents, both marks go before the transaction. */
 static void settle_busy_locked(struct tfile *f)
@@ -40,7 +46,7 @@ static void settle_busy_locked(struct tfile *f)
 
 	if (exact && f->busy)
 		f->busy = f->busy_durable = false;
-	else if (!exact && tfile_dirty_locked(f))
+	else if (!exact && may_be_dirty_locked(f))
 		f->busy = true;
 }
 
@@ -122,7 +128,7 @@ static void snapshot(struct item *it)
 		it->delete_row = f->row;
 		it->skip = !f->row;
 	}
-	it->dirty = tfile_dirty_locked(f);
+	it->dirty = may_be_dirty_locked(f);
 	it->seq = f->seq;
 	it->data_seq = f->data_seq;
 	pthread_mutex_unlock(&f->lock);
@@ -259,7 +265,7 @@ static void note_failed(struct item *it)
 
 	pthread_mutex_lock(&f->lock);
 	if (!f->dead)
-		file_list_add(f->v, &f->v->changed, f);
+		file_list_add(f->v, &f->v->changed, f, volume_now(f->v));
 	pthread_mutex_unlock(&f->lock);
 	volume_error(f->v, f, it->error, "cannot commit to the SSD");
 }

@@ -113,7 +113,7 @@ int reclaim_file(struct tfile *f)
 		f->garbage_lo = min_u64(f->garbage_lo, lo);
 		f->garbage_hi = max_u64(f->garbage_hi, hi);
 		if (!f->dead)
-			file_list_add(f->v, &f->v->garbage, f);
+			file_list_add(f->v, &f->v->garbage, f, 0);
 		pthread_mutex_unlock(&f->lock);
 	}
 	return r;

@@ -43,6 +43,7 @@
 
 struct list_link {
 	struct tfile *prev, *next;
+	int64_t since_ns; /* monotonic; when it was added */
 	bool linked;
 };
 
@@ -107,10 +108,9 @@ struct tfile {
 	unsigned writes_inflight;
 	uint64_t fsync_seq;    /* bumped by fsync: a synced stream is no bulk copy */
 
-	int64_t changed_since_ns, dirty_since_ns; /* monotonic */
 	uint64_t seq, committed_seq; /* of everything durable here, map included */
 	uint64_t data_seq, committed_data_seq; /* the same without the times (fdatasync) */
-	bool durable_dirty;	     /* the catalog says dirty or attr_owned */
+	bool durable_dirty; /* the catalog says dirty, attr_owned or has an intent */
 	bool busy, busy_durable;     /* CAT_F_SRC_BUSY: wanted, and known durable */
 	bool obj_new; /* its directory entry is not durable yet */
 	uint64_t garbage_lo, garbage_hi; /* absent blocks here may still occupy the object */
@@ -125,8 +125,8 @@ struct tfile {
 
 	uint64_t acct_present, acct_dirty, acct_pinned; /* blocks counted in the volume */
 	uint64_t wb_cursor;
-	unsigned failures; /* of write-back in a row */
-	int64_t retry_at_ns;
+	_Atomic unsigned failures; /* of write-back in a row */
+	_Atomic int64_t retry_at_ns; /* monotonic */
 };
 
 struct promote_entry {
@@ -228,10 +228,11 @@ bool tfile_dirty_locked(const struct tfile *f);
 void volume_drop_idle(struct volume *v, unsigned keep);
 void volume_ref_locked(struct volume *v, struct tfile *f); /* files_lock held */
 unsigned volume_loaded_files(struct volume *v);
+bool volume_id_in_memory(struct volume *v, uint64_t id);
 
 /* ---- lists ---- */
 /* True if it was not in it. The caller of both holds a reference of its own; f->lock may be held. */
-bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f);
+bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64_t since_ns);
 bool file_list_remove(struct volume *v, struct file_list *l, struct tfile *f);
 struct tfile *file_list_first(struct volume *v, struct file_list *l); /* with a reference */
 

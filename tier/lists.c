@@ -23,14 +23,14 @@ static void unlink_locked(struct file_list *l, struct tfile *f)
 	l->count--;
 }
 
-bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f)
+bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64_t since_ns)
 {
 	pthread_mutex_lock(&v->lists_lock);
 	struct list_link *k = link_of(l, f);
 	bool fresh = !k->linked;
 
 	if (fresh) {
-		*k = (struct list_link){ .prev = l->tail, .linked = true };
+		*k = (struct list_link){ .prev = l->tail, .since_ns = since_ns, .linked = true };
 		if (l->tail)
 			link_of(l, l->tail)->next = f;
 		else

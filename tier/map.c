@@ -337,6 +337,14 @@ void map_set_intent(struct map *m, uint64_t start, uint64_t end)
 	}
 }
 
+bool map_has_intent(const struct map *m)
+{
+	for (unsigned i = 0; i < m->n_groups; i++)
+		if (m->groups[i]->intent)
+			return true;
+	return false;
+}
+
 void map_group_store(const struct map_group *g, struct cat_group *ret_row)
 {
 	struct cat_group *row = ret_row;

@@ -91,6 +91,8 @@ bool map_needs_intent(const struct map *m, uint64_t start, uint64_t end);
 /* Set `intent` in all groups of the range which hold something. */
 void map_set_intent(struct map *m, uint64_t start, uint64_t end);
 
+bool map_has_intent(const struct map *m);
+
 void map_group_store(const struct map_group *g, struct cat_group *ret_row);
 /* The catalog has no row of this group any more: what it holds now has to be stored anew. */
 void map_group_row_gone(struct map_group *g);

@@ -163,7 +163,7 @@ static int keep_file(struct volume *v, const struct cat_file *row)
 
 	if (!f)
 		return -ENOMEM;
-	file_list_add(v, &v->dirty, f);
+	file_list_add(v, &v->dirty, f, 0); /* overdue */
 	tfile_put(f);
 	return 0;
 }
@@ -266,7 +266,7 @@ static void check_space(struct volume *v, const struct cat_file *row, const stru
 		if ((uint64_t)st->st_blocks * 512 > f->map.present_blocks * BLOCK_BYTES) {
 			f->garbage_lo = 0;
 			f->garbage_hi = UINT64_MAX;
-			file_list_add(v, &v->garbage, f);
+			file_list_add(v, &v->garbage, f, 0);
 		}
 		pthread_mutex_unlock(&f->lock);
 	}
@@ -284,7 +284,9 @@ static void sweep_object(struct volume *v, int dir_fd, const char *name)
 	int r = catalog_find_id(v->cat, id, &row);
 
 	if (r == -ENOENT) {
-		(void)object_remove(v, id);
+		/* A file in memory may have lost its row and be writing to its object again. */
+		if (!volume_id_in_memory(v, id))
+			(void)object_remove(v, id);
 	} else if (r == 0) {
 		check_space(v, &row, &st);
 		cat_file_release(&row);

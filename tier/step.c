@@ -18,7 +18,7 @@ static unsigned collect_changed(struct volume *v, struct tfile **files, unsigned
 	*ret_next_ns = INT64_MAX;
 	pthread_mutex_lock(&v->lists_lock);
 	for (struct tfile *f = v->changed.head; f && n < max; f = f->changed.next) {
-		int64_t since = __atomic_load_n(&f->changed_since_ns, __ATOMIC_RELAXED);
+		int64_t since = f->changed.since_ns;
 
 		if (since > before_ns) {
 			*ret_next_ns = since;
@@ -177,7 +177,7 @@ static struct tfile *first_flushable(struct volume *v, int64_t now_ns, bool *ret
 	pthread_mutex_lock(&v->lists_lock);
 	*ret_any = v->dirty.head != NULL;
 	for (struct tfile *f = v->dirty.head; f && !found; f = f->dirty.next)
-		if (now_ns >= __atomic_load_n(&f->retry_at_ns, __ATOMIC_RELAXED))
+		if (now_ns >= atomic_load(&f->retry_at_ns))
 			found = f;
 	if (found)
 		tfile_ref(found);

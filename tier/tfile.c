@@ -178,6 +178,18 @@ unsigned volume_loaded_files(struct volume *v)
 	return n;
 }
 
+bool volume_id_in_memory(struct volume *v, uint64_t id)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&v->files_lock);
+	for (unsigned i = 0; i < v->table_size && !found; i++)
+		for (struct tfile *f = v->table[i]; f && !found; f = f->hash_next)
+			found = __atomic_load_n(&f->id, __ATOMIC_RELAXED) == id;
+	pthread_mutex_unlock(&v->files_lock);
+	return found;
+}
+
 struct tfile *tfile_peek(struct volume *v, const struct src_key *key)
 {
 	uint64_t hash = src_key_hash(key);
@@ -414,8 +426,8 @@ void tfile_changed_locked(struct tfile *f)
 	struct volume *v = f->v;
 
 	f->seq++;
-	if (!f->dead && file_list_add(v, &v->changed, f))
-		f->changed_since_ns = volume_now(v);
+	if (!f->dead)
+		file_list_add(v, &v->changed, f, volume_now(v));
 }
 
 bool tfile_dirty_locked(const struct tfile *f)
@@ -452,8 +464,8 @@ void tfile_account_locked(struct tfile *f)
 	move_count(&v->used_blocks, &f->acct_present, f->map.present_blocks);
 	move_count(&v->dirty_blocks, &f->acct_dirty, f->map.dirty_blocks);
 	move_count(&v->pinned_blocks, &f->acct_pinned, pinned_blocks_locked(f));
-	if (!f->dead && tfile_dirty_locked(f) && file_list_add(v, &v->dirty, f))
-		f->dirty_since_ns = volume_now(v);
+	if (!f->dead && tfile_dirty_locked(f))
+		file_list_add(v, &v->dirty, f, volume_now(v));
 }
 
 static void note_garbage_locked(struct tfile *f, uint64_t start, uint64_t end)
@@ -461,7 +473,7 @@ static void note_garbage_locked(struct tfile *f, uint64_t start, uint64_t end)
 	f->garbage_lo = min_u64(f->garbage_lo, start);
 	f->garbage_hi = max_u64(f->garbage_hi, end);
 	if (!f->dead)
-		file_list_add(f->v, &f->v->garbage, f);
+		file_list_add(f->v, &f->v->garbage, f, 0);
 }
 
 int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state)
@@ -578,7 +590,7 @@ static void adopt_accounts_locked(struct tfile *f)
 {
 	f->acct_present = f->map.present_blocks;
 	f->acct_dirty = f->map.dirty_blocks;
-	f->durable_dirty |= f->map.dirty_blocks > 0;
+	f->durable_dirty |= f->map.dirty_blocks > 0 || map_has_intent(&f->map);
 }
 
 int tfile_load_map(struct tfile *f)

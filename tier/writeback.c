@@ -306,8 +306,8 @@ static int run_pass(struct pass *p, uint64_t budget)
 	pthread_mutex_lock(&f->lock);
 	if (r == 0 && f->src_sseq + 1 == f->src_wseq && !tfile_dirty_locked(f))
 		f->src_sseq = f->src_wseq;
-	pthread_mutex_unlock(&f->lock);
 	f->wb_cursor = p->next == UINT64_MAX ? 0 : p->next;
+	pthread_mutex_unlock(&f->lock);
 	return r;
 }
 
@@ -356,11 +356,11 @@ static struct tfile *pick(struct volume *v, int64_t now_ns, int64_t *ret_since)
 
 	pthread_mutex_lock(&v->lists_lock);
 	for (struct tfile *f = v->dirty.head; f && !found; f = f->dirty.next)
-		if (now_ns >= __atomic_load_n(&f->retry_at_ns, __ATOMIC_RELAXED))
+		if (now_ns >= atomic_load(&f->retry_at_ns))
 			found = f;
 	if (found) {
 		tfile_ref(found);
-		*ret_since = __atomic_load_n(&found->dirty_since_ns, __ATOMIC_RELAXED);
+		*ret_since = found->dirty.since_ns;
 	}
 	pthread_mutex_unlock(&v->lists_lock);
 	return found;
@@ -368,10 +368,10 @@ static struct tfile *pick(struct volume *v, int64_t now_ns, int64_t *ret_since)
 
 static void note_failure(struct volume *v, struct tfile *f, int r, int64_t now_ns)
 {
-	f->failures++;
-	__atomic_store_n(&f->retry_at_ns, now_ns + policy_backoff_ns(f->failures),
-			 __ATOMIC_RELAXED);
-	if (r != -EBUSY && f->failures == 1)
+	unsigned failures = atomic_fetch_add(&f->failures, 1) + 1;
+
+	atomic_store(&f->retry_at_ns, now_ns + policy_backoff_ns(failures));
+	if (r != -EBUSY && failures == 1)
 		volume_error(v, f, r, "cannot write back; it stays on the SSD, will be retried");
 }
 
@@ -381,8 +381,7 @@ static void requeue(struct volume *v, struct tfile *f, int64_t now_ns)
 	pthread_mutex_lock(&f->lock);
 	if (f->wb_cursor == 0 && tfile_dirty_locked(f) && !f->dead) {
 		file_list_remove(v, &v->dirty, f);
-		file_list_add(v, &v->dirty, f);
-		__atomic_store_n(&f->dirty_since_ns, now_ns, __ATOMIC_RELAXED);
+		file_list_add(v, &v->dirty, f, now_ns);
 	}
 	pthread_mutex_unlock(&f->lock);
 }
@@ -392,7 +391,7 @@ void writeback_note(struct tfile *f, int r, int64_t now_ns)
 	if (r < 0) {
 		note_failure(f->v, f, r, now_ns);
 	} else {
-		f->failures = 0;
+		atomic_store(&f->failures, 0);
 		requeue(f->v, f, now_ns);
 	}
 }

@@ -26,10 +26,10 @@ _Static_assert(CAT_G_INTENT == 1, "so does groups_intent");
 		name, "CREATE INDEX " name " ON files(id) WHERE (flags & " bit ") <> 0" \
 	}
 
-/* 1 when this is the only dirty group of its file, else 0. */
-#define ONLY_DIRTY(row)                                              \
+/* 1 when this is the only dirty group of its file, else 0; then the rest of the trigger. */
+#define ONLY_DIRTY(row, rest)                                        \
 	"NOT EXISTS (SELECT 1 FROM groups INDEXED BY groups_dirty\n" \
-	"      WHERE dirty_n > 0 AND file_id = " row ".file_id AND idx <> " row ".idx)"
+	"      WHERE dirty_n > 0 AND file_id = " row ".file_id AND idx <> " row ".idx)" rest
 
 /* sqlite keeps the text as it is written here, which is what schema_check_objects() compares. */
 static const struct schema_object {
@@ -93,22 +93,19 @@ static const struct schema_object {
 			  "  UPDATE totals SET present_n = present_n + new.present_n,\n"
 			  "    dirty_n = dirty_n + new.dirty_n,\n"
 			  "    dirty_files = dirty_files + (new.dirty_n > 0 AND\n"
-			  "      " ONLY_DIRTY("new") ");\n"
-						     "END" },
+			  "      " ONLY_DIRTY("new", ");\nEND") },
 	{ "groups_changed",
 	  "CREATE TRIGGER groups_changed AFTER UPDATE OF present_n, dirty_n ON groups\n"
 	  "WHEN old.present_n <> new.present_n OR old.dirty_n <> new.dirty_n BEGIN\n"
 	  "  UPDATE totals SET present_n = present_n + new.present_n - old.present_n,\n"
 	  "    dirty_n = dirty_n + new.dirty_n - old.dirty_n,\n"
 	  "    dirty_files = dirty_files + ((new.dirty_n > 0) - (old.dirty_n > 0)) *\n"
-	  "      " ONLY_DIRTY("new") ";\n"
-				     "END" },
+	  "      " ONLY_DIRTY("new", ";\nEND") },
 	{ "groups_removed", "CREATE TRIGGER groups_removed AFTER DELETE ON groups BEGIN\n"
 			    "  UPDATE totals SET present_n = present_n - old.present_n,\n"
 			    "    dirty_n = dirty_n - old.dirty_n,\n"
 			    "    dirty_files = dirty_files - (old.dirty_n > 0 AND\n"
-			    "      " ONLY_DIRTY("old") ");\n"
-						       "END" },
+			    "      " ONLY_DIRTY("old", ");\nEND") },
 };
 
 /* ---- recognition -------------------------------------------------------------------------- */

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * fs.h - the state of one mount, which every request handler gets as its user data.
+ *
+ * Everything here is set up before the first request and constant while requests are served; what
+ * changes sits behind the objects it points to, each with its own lock (fs/README.md).
+ */
+#ifndef HYBRIDFS_FS_FS_H
+#define HYBRIDFS_FS_FS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/fdcache.h"
+#include "fs/handle.h"
+#include "fs/inode.h"
+#include "fs/options.h"
+#include "tier/src.h"
+#include "tier/tfile.h"
+#include "tier/volume.h"
+
+struct fuse_session;
+struct notifier;
+
+struct fs {
+	const struct mount_options *opt; /* borrowed */
+	struct src src;
+	struct volume *volume;	      /* owned */
+	struct fuse_session *session; /* owned */
+	struct inode_table inodes;
+	struct fd_cache fds;
+	struct handle_list handles;
+	struct notifier *notifier; /* owned; NULL before the mount */
+	bool privileged;	   /* we may act as the caller, and around permissions */
+	size_t src_link_len;	   /* of SRC's path in /proc/self/fd, 0 for "/" */
+	int64_t start_ns;	   /* CLOCK_MONOTONIC */
+};
+
+#endif

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "fs/session.h"
+
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+#include "db/base.h"
+#include "fs/fs.h"
+#include "fs/log.h"
+#include "fs/ops.h"
+
+#define READAHEAD_KB "1024"
+
+extern char **environ;
+
+/* ---- mounting ------------------------------------------------------------------------------- */
+static int add(struct fuse_args *args, const char *name, const char *value)
+{
+	_cleanup_free_ char *option = malloc(4 + strlen(name) + 2 * strlen(value));
+	char *p = option;
+
+	if (!option)
+		return -ENOMEM;
+	p += sprintf(p, "-o%s", name);
+	for (; *value; value++) {
+		if (*value == ',' || *value == '\\')
+			*p++ = '\\';
+		*p++ = *value;
+	}
+	*p = '\0';
+	return fuse_opt_add_arg(args, option) < 0 ? -ENOMEM : 0;
+}
+
+static int add_flag(struct fuse_args *args, bool wanted, const char *name)
+{
+	return wanted ? add(args, name, "") : 0;
+}
+
+/* A mount by root is like that of any other filesystem: for everybody, with setuid and devices. */
+static int make_args(const struct fs *fs, bool privileged, struct fuse_args *args)
+{
+	const struct mount_options *o = fs->opt;
+	bool root = geteuid() == 0;
+	bool everybody = o->allow == ALLOW_OTHER || (o->allow == ALLOW_DEFAULT && root);
+	int r = fuse_opt_add_arg(args, "hybridfs") < 0 ? -ENOMEM : 0;
+
+	if (r == 0)
+		r = add(args, "fsname=", o->fsname ? o->fsname : o->src);
+	if (r == 0)
+		r = add(args, "subtype=hybridfs,default_permissions", "");
+	if (r == 0)
+		r = add_flag(args, everybody, "allow_other");
+	if (r == 0)
+		r = add_flag(args, o->allow == ALLOW_ROOT, "allow_root");
+	if (r == 0)
+		r = add_flag(args, root && privileged && !o->nosuid, "suid");
+	if (r == 0)
+		r = add_flag(args, root && privileged && !o->nodev, "dev");
+	if (r == 0)
+		r = add_flag(args, o->read_only || fs->src.read_only, "ro");
+	if (r == 0 && o->fuse_opts)
+		r = add_flag(args, true, o->fuse_opts);
+	if (r == 0 && o->debug)
+		r = fuse_opt_add_arg(args, "-d") < 0 ? -ENOMEM : 0;
+	return r;
+}
+
+/* Without asking the filesystem for anything. */
+static bool device_at(const char *path, dev_t *ret)
+{
+	struct statx stx;
+
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE, &stx) < 0)
+		return false;
+	*ret = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+	return true;
+}
+
+static int mount_error(const char *path)
+{
+	const char *reason = log_fuse_reason();
+
+	log_release_fuse();
+	fprintf(stderr, "hybridfs: %s: cannot mount: %s\n", path,
+		*reason ? reason : "unknown reason");
+	return MOUNT_FAILED;
+}
+
+int session_open(struct fs *fs, bool privileged, dev_t *ret_dev)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	const char *mnt = fs->opt->mnt;
+	int r = make_args(fs, privileged, &args);
+
+	log_catch_fuse();
+	if (r == 0)
+		fs->session = fuse_session_new(&args, &fs_operations, sizeof(fs_operations), fs);
+	fuse_opt_free_args(&args);
+	if (!fs->session || fuse_session_mount(fs->session, mnt) < 0)
+		return mount_error(mnt);
+	log_release_fuse();
+	if (!device_at(mnt, ret_dev))
+		*ret_dev = 0;
+	return 0;
+}
+
+void session_set_readahead(dev_t dev)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, READAHEAD_KB, strlen(READAHEAD_KB)) < 0)
+		log_line(LOG_DEBUG, "%s: %s", path, strerror(errno));
+}
+
+/* ---- unmounting ----------------------------------------------------------------------------- */
+static bool fusermount(const char *mountpoint, bool lazy)
+{
+	char *argv[] = { (char *)"fusermount3", (char *)"-u",	      (char *)(lazy ? "-qz" : "-q"),
+			 (char *)"--",		(char *)mountpoint, NULL };
+	pid_t pid;
+	int status;
+
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0)
+		return false;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return false;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Pages that programs changed through mappings. */
+static void sync_mount(const char *mountpoint)
+{
+	_cleanup_close_ int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || syncfs(fd) < 0)
+		log_line(LOG_WARNING, "%s: cannot sync before unmounting: %s", mountpoint,
+			 strerror(errno));
+}
+
+void session_unmount(const char *mountpoint, dev_t dev, bool now)
+{
+	dev_t there;
+
+	if (!device_at(mountpoint, &there) || there != dev)
+		return;
+	if (!now && umount2(mountpoint, UMOUNT_NOFOLLOW) == 0)
+		return;
+	bool user = errno == EPERM;
+
+	if (!now && user && fusermount(mountpoint, false))
+		return;
+	if (!now)
+		sync_mount(mountpoint);
+	if (umount2(mountpoint, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+		fusermount(mountpoint, true);
+}
+
+bool session_gone(const struct fs *fs)
+{
+	struct pollfd p = { .fd = fuse_session_fd(fs->session) };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+bool session_abort(dev_t dev)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(dev));
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && write(fd, "1", 1) == 1;
+}
+
+/*
+ * fuse_session_unmount() unmounts whatever is at the path, unless the descriptor says that the
+ * connection is gone. A pipe without a reader says so.
+ */
+void session_close(struct fs *fs)
+{
+	int ends[2];
+
+	if (!fs->session)
+		return;
+	if (fuse_session_fd(fs->session) >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
+		close(ends[0]);
+		dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC);
+		close(ends[1]);
+		fuse_session_unmount(fs->session);
+	}
+	fuse_session_destroy(fs->session);
+	fs->session = NULL;
+}

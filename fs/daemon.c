@@ -20,6 +20,7 @@
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/notify.h"
+#include "fs/ops.h"
 #include "fs/session.h"
 
 #define FLUSH_STEP_BYTES (8ull << 20)
@@ -233,7 +234,8 @@ static int open_src(struct daemon *d, unsigned nofile)
 	fs->src_link_len = src_link_length(&fs->src);
 	handle_list_init(&fs->handles);
 	fd_cache_init(&fs->fds, nofile);
-	r = inode_table_init(&fs->inodes, &fs->src, &fs->fds, (uint64_t)env_wall(NULL) >> 20);
+	r = inode_table_init(&fs->inodes, &fs->src, &fs->fds, (uint64_t)env_wall(NULL) >> 20,
+			     file_gone, fs);
 	return r < 0 ? fail(d->opt->src, -r, MOUNT_SYSTEM) : 0;
 }
 
@@ -325,6 +327,7 @@ static int take_down(struct daemon *d)
 	background_stop(&d->background);
 	if (fs->volume) {
 		handle_list_release(fs);
+		inode_table_bury(&fs->inodes);
 		r = flush(d);
 		int closed = volume_close(TAKE_PTR(fs->volume));
 

@@ -54,8 +54,7 @@ void handle_list_release(struct fs *fs)
 void open_file_close(struct fs *fs, struct open_file *h)
 {
 	tfile_unuse(h->file);
-	if (inode_open_end(&fs->inodes, h->head.inode))
-		tfile_dead(h->file);
+	inode_open_end(&fs->inodes, h->head.inode);
 	tfile_put(h->file);
 	inode_put(&fs->inodes, h->head.inode);
 	free(h);

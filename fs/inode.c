@@ -213,12 +213,23 @@ static uint64_t new_id_locked(struct inode_table *t, const struct src_key *key, 
 	return id;
 }
 
+static void bury(struct inode_table *t, struct inode *i)
+{
+	struct src_key key;
+
+	if (!inode_is_reg(i) || !inode_clear(i, INODE_DELETED))
+		return;
+	inode_key(i, &key);
+	t->gone(t->gone_ctx, &key);
+}
+
 /* Not in the table any more, nobody knows it. Dropping its parent may free that one too. */
 static void inode_free(struct inode_table *t, struct inode *i)
 {
 	while (i) {
 		struct inode *parent = i->name ? i->name->parent : NULL;
 
+		bury(t, i);
 		fd_cache_forget(t->fds, i);
 		free(i->name);
 		free(i);
@@ -252,9 +263,13 @@ static int make_root(struct inode_table *t)
 }
 
 int inode_table_init(struct inode_table *t, const struct src *src, struct fd_cache *fds,
-		     uint64_t instance)
+		     uint64_t instance, inode_gone_fn gone, void *gone_ctx)
 {
-	*t = (struct inode_table){ .src = src, .fds = fds, .instance = instance };
+	*t = (struct inode_table){ .src = src,
+				   .fds = fds,
+				   .instance = instance,
+				   .gone = gone,
+				   .gone_ctx = gone_ctx };
 	pthread_mutex_init(&t->lock, NULL);
 	t->segments = calloc(INODE_SEGMENTS, sizeof(*t->segments));
 	if (!t->segments)
@@ -264,6 +279,13 @@ int inode_table_init(struct inode_table *t, const struct src *src, struct fd_cac
 		return -ENOMEM;
 	t->n_chains = SEGMENT_CHAINS;
 	return make_root(t);
+}
+
+void inode_table_bury(struct inode_table *t)
+{
+	for (size_t c = 0; c < t->n_chains; c++)
+		for (struct inode *i = *chain_at(t, c); i; i = i->next)
+			bury(t, i);
 }
 
 void inode_table_release(struct inode_table *t)
@@ -398,41 +420,22 @@ void inode_forget(struct inode_table *t, uint64_t nodeid, uint64_t n)
 		inode_free(t, i);
 }
 
-/* ---- open files and the last name --------------------------------------------------------- */
-int inode_open_begin(struct inode_table *t, struct inode *i)
+/* ---- open files ----------------------------------------------------------------------------- */
+unsigned inode_open_begin(struct inode_table *t, struct inode *i)
 {
-	int r = -ESTALE;
-
 	pthread_mutex_lock(&t->lock);
-	if (!inode_has(i, INODE_DEAD))
-		r = (int)i->opens++;
+	unsigned before = i->opens++;
+
 	pthread_mutex_unlock(&t->lock);
-	return r;
+	return before;
 }
 
-bool inode_open_end(struct inode_table *t, struct inode *i)
+void inode_open_end(struct inode_table *t, struct inode *i)
 {
 	pthread_mutex_lock(&t->lock);
 	assert(i->opens > 0);
 	i->opens--;
-	bool dead = i->opens == 0 && inode_has(i, INODE_DELETED);
-
-	if (dead)
-		inode_set(i, INODE_DEAD);
 	pthread_mutex_unlock(&t->lock);
-	return dead;
-}
-
-bool inode_delete(struct inode_table *t, struct inode *i)
-{
-	pthread_mutex_lock(&t->lock);
-	bool dead = i->opens == 0 && !inode_has(i, INODE_DEAD);
-
-	inode_set(i, INODE_DELETED);
-	if (dead)
-		inode_set(i, INODE_DEAD);
-	pthread_mutex_unlock(&t->lock);
-	return dead;
 }
 
 /* ---- names -------------------------------------------------------------------------------- */

@@ -42,7 +42,6 @@ enum inode_flag {
 	INODE_NO_PRIVS = 2,   /* has no setuid, setgid or file capability to clear on write */
 	INODE_STALE = 4,      /* cached pages are not to be trusted at the next open */
 	INODE_DELETED = 8,    /* the last name is gone */
-	INODE_DEAD = 16,      /* and nobody had it open: it can not be opened again */
 };
 
 struct inode {
@@ -64,9 +63,15 @@ struct inode {
 #define INODE_SEGMENT_BITS 12
 #define INODE_SEGMENTS	   16384u /* of 4096 chains: chains only grow longer beyond 67 M inodes */
 
+/* A regular file without a name is not known to the kernel any more, nor open: nobody will ever ask
+ * for it again. Called without a lock. */
+typedef void (*inode_gone_fn)(void *ctx, const struct src_key *key);
+
 struct inode_table {
 	const struct src *src; /* borrowed */
 	struct fd_cache *fds;  /* borrowed: told of inodes that go */
+	inode_gone_fn gone;
+	void *gone_ctx;
 	struct inode *root;    /* a reference */
 	bool stable_ids;
 	uint64_t instance;
@@ -79,7 +84,9 @@ struct inode_table {
 };
 
 int inode_table_init(struct inode_table *t, const struct src *src, struct fd_cache *fds,
-		     uint64_t instance);
+		     uint64_t instance, inode_gone_fn gone, void *gone_ctx);
+/* The kernel is gone, too, and will forget nothing by itself: call gone() where it is due. */
+void inode_table_bury(struct inode_table *t);
 /* Drops all inodes, whatever their counts. No other thread may use the table any more. */
 void inode_table_release(struct inode_table *t);
 /* Give freed memory back to the system, if enough came together; may take milliseconds. */
@@ -134,13 +141,10 @@ static inline bool inode_clear(struct inode *i, enum inode_flag flag)
 	return atomic_fetch_and(&i->flags, (uint8_t)~flag) & flag;
 }
 
-/* ---- open files and the last name --------------------------------------------------------- */
-/* Count an open file. Returns how many there were, or -ESTALE: it is dead. */
-int inode_open_begin(struct inode_table *t, struct inode *i);
-/* True: this was the last one of a deleted file, which is dead now: tell the tier. */
-bool inode_open_end(struct inode_table *t, struct inode *i);
-/* The last name is gone. True: nobody has it open, it is dead now: tell the tier. */
-bool inode_delete(struct inode_table *t, struct inode *i);
+/* ---- open files ----------------------------------------------------------------------------- */
+/* Count an open file (which has a reference as well). Returns how many there were before. */
+unsigned inode_open_begin(struct inode_table *t, struct inode *i);
+void inode_open_end(struct inode_table *t, struct inode *i);
 
 /* ---- names (nothing happens where handles open files) ------------------------------------- */
 void inode_set_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name);

@@ -71,6 +71,8 @@ int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f);
 char *path_hint(struct fs *fs, struct inode *i, int fd);
 /* The tier's file of a regular file, a reference. */
 int file_get(struct fs *fs, struct inode *i, int fd, struct tfile **ret);
+/* An inode_gone_fn; ctx is the struct fs. */
+void file_gone(void *ctx, const struct src_key *key);
 
 /* ---- ops_file.c ------------------------------------------------------------------------------- */
 /* Open files: count one, with its tier side in use. `fd` as for file_get(). */

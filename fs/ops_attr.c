@@ -113,6 +113,17 @@ int file_get(struct fs *fs, struct inode *i, int fd, struct tfile **ret)
 	return tfile_get(fs->volume, &key, path, ret);
 }
 
+void file_gone(void *ctx, const struct src_key *key)
+{
+	struct fs *fs = ctx;
+	struct tfile *f;
+
+	if (tfile_get(fs->volume, key, NULL, &f) < 0)
+		return; /* its data on the SSD is found by the next mount's sweep */
+	tfile_dead(f);
+	tfile_put(f);
+}
+
 /* ---- setuid, setgid, file capabilities ---------------------------------------------------------- */
 /* The rule of the kernel's setattr_should_drop_suidgid(). */
 static mode_t privs_to_drop(fuse_req_t req, const struct stat *st)

@@ -40,14 +40,6 @@ static bool keep_cache(struct fs *fs, struct inode *i, int fd, bool first)
 	return !stale && !(first && before && before != now);
 }
 
-/* What was counted and taken for an open file, taken back. */
-static void undo_open(struct fs *fs, struct inode *i, struct tfile *f)
-{
-	if (inode_open_end(&fs->inodes, i))
-		tfile_dead(f);
-	tfile_put(f);
-}
-
 static struct open_file *open_file_new(struct inode *i, struct tfile *f, int flags)
 {
 	struct open_file *h = calloc(1, sizeof(*h));
@@ -88,20 +80,16 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 int file_open(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
-	struct tfile *f;
-	int before = inode_open_begin(&fs->inodes, i);
-
-	if (before < 0)
-		return before;
+	bool first = inode_open_begin(&fs->inodes, i) == 0;
+	struct tfile *f = NULL;
 	int r = file_get(fs, i, fd, &f);
 
+	if (r == 0)
+		r = open_counted(req, i, f, fd, first, fi);
 	if (r < 0) {
 		inode_open_end(&fs->inodes, i);
-		return r;
+		tfile_put(f);
 	}
-	r = open_counted(req, i, f, fd, before == 0, fi);
-	if (r < 0)
-		undo_open(fs, i, f);
 	return r;
 }
 

@@ -76,7 +76,8 @@ static void subject_end(struct subject *s)
 	attr_unsynced(s->inode, s->file);
 }
 
-/* One of its names was taken away. */
+/* One of its names was taken away. Whoever still knows a file without a name may use it, until the
+ * kernel forgets it (file_gone()). */
 static void subject_unlinked(struct fs *fs, struct subject *s, struct inode *dir, const char *name)
 {
 	struct stat st;
@@ -87,12 +88,12 @@ static void subject_unlinked(struct fs *fs, struct subject *s, struct inode *dir
 		inode_drop_name(&fs->inodes, s->inode, dir, name);
 	if (!gone)
 		return;
-	bool closed = !s->inode || inode_delete(&fs->inodes, s->inode);
-
-	if (s->file && closed)
-		tfile_dead(s->file);
-	if (s->inode)
+	if (s->inode) {
+		inode_set(s->inode, INODE_DELETED);
 		fd_adopt(&fs->fds, s->inode, TAKE_FD(s->fd), true);
+	} else if (s->file) {
+		tfile_dead(s->file);
+	}
 }
 
 /* ---- removing --------------------------------------------------------------------------------------- */

@@ -124,6 +124,7 @@ struct tfile {
 	bool src_writable;
 
 	uint64_t acct_present, acct_dirty, acct_pinned; /* blocks counted in the volume */
+	uint64_t acct_tracked; /* 1 when counted as a tracked file */
 	uint64_t wb_cursor;
 	_Atomic unsigned failures; /* of write-back in a row */
 	_Atomic int64_t retry_at_ns; /* monotonic */
@@ -188,7 +189,7 @@ struct volume {
 	_Atomic uint64_t src_free_bytes;
 	_Atomic int64_t src_free_at_ns;
 
-	_Atomic uint64_t used_blocks, dirty_blocks, pinned_blocks, conflicts;
+	_Atomic uint64_t used_blocks, dirty_blocks, pinned_blocks, conflicts, tracked;
 	_Atomic uint64_t hits, misses, read_hit_bytes, read_miss_bytes, bypassed_bytes;
 	_Atomic uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;
 	_Atomic uint64_t errors, lost_ranges;

@@ -225,6 +225,7 @@ int recover_volume(struct volume *v)
 		return r;
 	atomic_store(&v->used_blocks, t.present_bytes / BLOCK_BYTES);
 	atomic_store(&v->dirty_blocks, t.dirty_bytes / BLOCK_BYTES);
+	atomic_store(&v->tracked, t.files);
 	r = keep_files(v, CAT_F_ATTR_OWNED | CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_CONFLICT);
 	if (r == 0)
 		r = keep_files(v, 0);

@@ -301,6 +301,7 @@ static void unaccount(struct tfile *f)
 	atomic_fetch_sub(&v->used_blocks, f->acct_present);
 	atomic_fetch_sub(&v->dirty_blocks, f->acct_dirty);
 	atomic_fetch_sub(&v->pinned_blocks, f->acct_pinned);
+	atomic_fetch_sub(&v->tracked, f->acct_tracked);
 	if (f->conflict)
 		atomic_fetch_sub(&v->conflicts, 1);
 }
@@ -464,6 +465,8 @@ void tfile_account_locked(struct tfile *f)
 	move_count(&v->used_blocks, &f->acct_present, f->map.present_blocks);
 	move_count(&v->dirty_blocks, &f->acct_dirty, f->map.dirty_blocks);
 	move_count(&v->pinned_blocks, &f->acct_pinned, pinned_blocks_locked(f));
+	move_count(&v->tracked, &f->acct_tracked,
+		   f->map.present_blocks || f->pinned || f->pin_ranges);
 	if (!f->dead && tfile_dirty_locked(f))
 		file_list_add(v, &v->dirty, f, volume_now(v));
 }
@@ -590,6 +593,7 @@ static void adopt_accounts_locked(struct tfile *f)
 {
 	f->acct_present = f->map.present_blocks;
 	f->acct_dirty = f->map.dirty_blocks;
+	f->acct_tracked = 1;
 	f->durable_dirty |= f->map.dirty_blocks > 0 || map_has_intent(&f->map);
 }
 

@@ -367,15 +367,13 @@ void volume_status(struct volume *v, struct volume_status *ret)
 {
 	struct volume_status *s = ret;
 	struct hit_minute m, h;
-	struct cat_totals t = { 0 };
 
-	(void)catalog_totals(v->cat, &t); /* an unreadable catalog shows in `errors` */
 	*s = (struct volume_status){
 		.ssd_used_bytes = atomic_load(&v->used_blocks) * BLOCK_BYTES,
 		.ssd_cap_bytes = v->cap_blocks * BLOCK_BYTES,
 		.dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
 		.pinned_bytes = atomic_load(&v->pinned_blocks) * BLOCK_BYTES,
-		.tracked_files = t.files,
+		.tracked_files = atomic_load(&v->tracked),
 		.hits = atomic_load(&v->hits),
 		.misses = atomic_load(&v->misses),
 		.read_hit_bytes = atomic_load(&v->read_hit_bytes),

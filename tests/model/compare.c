@@ -112,7 +112,8 @@ void settle_mtimes(struct world *w, struct node *n)
 	for (int side = 0; side < NSIDES; side++)
 		if (!node_stat(w, side, n, &st[side]))
 			return;
-	if (!time_equal(st[REF].st_mtim, n->mtime[REF]) && time_equal(st[MNT].st_mtim, n->mtime[MNT]))
+	if (!time_equal(st[REF].st_mtim, n->mtime[REF]) &&
+	    time_equal(st[MNT].st_mtim, n->mtime[MNT]))
 		st[MNT].st_mtim = late_mtime(w, n);
 	for (int side = 0; side < NSIDES; side++)
 		n->mtime[side] = st[side].st_mtim;
@@ -141,7 +142,8 @@ static void compare_mtime(struct world *w, struct node *n, const struct stat *st
 	if ((n == w->loose[0] || n == w->loose[1]) && (!moved || in_window(w, now[MNT])))
 		goto out;
 	if (ref_moved && !in_window(w, now[MNT]))
-		fail_mtime(w, n, now, moved ? "moved, but to no time of this operation" : "did not move");
+		fail_mtime(w, n, now,
+			   moved ? "moved, but to no time of this operation" : "did not move");
 	/* Within one tick of the clock a second move is invisible on the reference. */
 	if (!ref_moved && moved && !(in_window(w, now[REF]) && in_window(w, now[MNT])))
 		fail_mtime(w, n, now, "moved, the reference's did not");
@@ -280,9 +282,11 @@ void compare_xattrs(struct world *w, struct node *n)
 		const char *b = i < count[REF] ? found[REF][i] : "(none)";
 
 		if (strcmp(a, b) != 0)
-			fail(w, "xattrs of %s: %s on the mount, %s on the reference%s", path[MNT], a, b,
-			     strncmp(a, PRIVATE_NAME, strlen(PRIVATE_NAME)) ? "" :
-									       " (must not be listed)");
+			fail(w, "xattrs of %s: %s on the mount, %s on the reference%s", path[MNT],
+			     a, b,
+			     strncmp(a, PRIVATE_NAME, strlen(PRIVATE_NAME)) ?
+				     "" :
+				     " (must not be listed)");
 		compare_xattr_value(w, a, paths);
 	}
 }

@@ -23,7 +23,7 @@
 #define VERSIONS_MAX 64
 #define SIZES_MAX    64
 #define BYTES_MAX    (4u << 20)
-#define PAGE  4096
+#define PAGE	     4096
 
 struct version {
 	off_t off, len;
@@ -171,7 +171,8 @@ static off_t size_of(struct world *w, int fd)
  * Before the bytes themselves, what lies between the end and off can be read as zeros. A synchronous
  * write makes the size durable, but not the data that was written below it without fsync.
  */
-void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t old_size, bool sync)
+void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t old_size,
+		   bool sync)
 {
 	struct durable *d = n->durable;
 	struct version v = { .off = off, .len = (off_t)len, .synced = sync };
@@ -184,7 +185,8 @@ void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t
 	size = size_of(w, fd);
 	v.data = need(malloc(len));
 	if (pread(fd, v.data, len, off) != (ssize_t)len)
-		fail(w, "the reference cannot be read at %lld: %s", (long long)off, strerror(errno));
+		fail(w, "the reference cannot be read at %lld: %s", (long long)off,
+		     strerror(errno));
 	close(fd);
 	gap = sync && d->image_size < old_size ? d->image_size : old_size;
 	add_version(d, (struct version){ .off = gap, .len = off - gap });

@@ -106,7 +106,8 @@ static void check_tail(struct world *w, struct node *n, const unsigned char *map
 
 static void look_mapped(struct world *w, struct node *n, int fd, off_t off, size_t len)
 {
-	unsigned char *map = mmap(NULL, page_up(len), PROT_READ, MAP_SHARED, fd, off);
+	unsigned char *map =
+		mmap(NULL, page_up(len), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, off);
 	char path[PATH_BYTES];
 
 	if (map == MAP_FAILED)

@@ -53,9 +53,30 @@ static const char usage_end[] =
 	"Exit code: 0 no difference, 1 difference, 2 usage or environment, 3 sabotage not noticed.\n";
 
 enum {
-	O_MNT = 256, O_REFERENCE, O_STEPS, O_SEED, O_TOOL, O_SRC, O_SSD, O_OPTS, O_TIER, O_REMOUNTS,
-	O_KILLS, O_PLAIN, O_FULL, O_TIER_EVERY, O_REMOUNT_EVERY, O_KILL_EVERY, O_HANG, O_PIECE, O_STRICT,
-	O_ZEROS, O_LOG, O_SABOTAGE, O_STRESS, O_SECONDS,
+	O_MNT = 256,
+	O_REFERENCE,
+	O_STEPS,
+	O_SEED,
+	O_TOOL,
+	O_SRC,
+	O_SSD,
+	O_OPTS,
+	O_TIER,
+	O_REMOUNTS,
+	O_KILLS,
+	O_PLAIN,
+	O_FULL,
+	O_TIER_EVERY,
+	O_REMOUNT_EVERY,
+	O_KILL_EVERY,
+	O_HANG,
+	O_PIECE,
+	O_STRICT,
+	O_ZEROS,
+	O_LOG,
+	O_SABOTAGE,
+	O_STRESS,
+	O_SECONDS,
 };
 
 static const struct option options[] = {
@@ -278,8 +299,8 @@ static size_t probe_direct(const char *dir, bool *ret_ok)
 	*ret_ok = fd >= 0;
 	if (fd >= 0)
 		close(fd);
-	if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &stx) < 0 || !(stx.stx_mask & STATX_DIOALIGN) ||
-	    stx.stx_dio_offset_align < 512)
+	if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_DIOALIGN) || stx.stx_dio_offset_align < 512)
 		stx.stx_dio_offset_align = 512;
 	unlink(path);
 	return stx.stx_dio_offset_align;

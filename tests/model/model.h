@@ -28,20 +28,20 @@ enum kind { K_FILE = 1, K_DIR = 2, K_LINK = 4, K_ANY = 7 };
 #define GIB(n) ((off_t)(n) << 30)
 
 /* Limits of the small world. The model must not run out of slots before these are reached. */
-#define FILES_MIN    8
-#define FILES_MAX    20
-#define DIRS_MAX     5
-#define LINKS_MAX    6
-#define ENTS_MAX     64
-#define NODES_MAX    80
-#define HANDLES_MAX  10
-#define TOUCHED_MAX  8
-#define NWINDOWS     3
-#define WINDOW_MAX   (1536u << 10)
-#define IO_MAX	     (640u << 10)
-#define PATH_BYTES   4096
-#define XATTR_NAMES  5
-#define XATTR_VALUE  200
+#define FILES_MIN   8
+#define FILES_MAX   20
+#define DIRS_MAX    5
+#define LINKS_MAX   6
+#define ENTS_MAX    64
+#define NODES_MAX   80
+#define HANDLES_MAX 10
+#define TOUCHED_MAX 8
+#define NWINDOWS    3
+#define WINDOW_MAX  (1536u << 10)
+#define IO_MAX	    (640u << 10)
+#define PATH_BYTES  4096
+#define XATTR_NAMES 5
+#define XATTR_VALUE 200
 
 /* ---- random numbers and data (pick.c) ---------------------------------------------------------- */
 
@@ -81,14 +81,14 @@ struct node {
 	bool used;
 	enum kind kind;
 	uint32_t id;
-	unsigned int links;	      /* entries that name it */
-	unsigned int handles;	      /* handles that hold it, mappings included */
-	ino_t ino[NSIDES];	      /* as first seen; the mount's must never change */
+	unsigned int links;	       /* entries that name it */
+	unsigned int handles;	       /* handles that hold it, mappings included */
+	ino_t ino[NSIDES];	       /* as first seen; the mount's must never change */
 	struct timespec mtime[NSIDES]; /* as last seen */
-	off_t size;		      /* of the reference, as last seen */
-	bool lazy_mtime;	      /* stores without msync: the kernel may move mtime later */
-	bool mtime_durable;	      /* must survive kill -9 unchanged */
-	struct durable *durable;      /* owned; NULL unless --kills and a file */
+	off_t size;		       /* of the reference, as last seen */
+	bool lazy_mtime;	       /* stores without msync: the kernel may move mtime later */
+	bool mtime_durable;	       /* must survive kill -9 unchanged */
+	struct durable *durable;       /* owned; NULL unless --kills and a file */
 };
 
 /* A name. dir is borrowed; the root is a node without entry. */
@@ -142,10 +142,10 @@ struct world {
 	struct node *touched[TOUCHED_MAX];
 	unsigned int ntouched;
 	struct timespec op_start, op_end; /* the window in which a "now" must lie */
-	bool offline;	 /* working on SRC while nothing is mounted */
-	bool still;	 /* this step must not move any mtime at all */
+	bool offline;			  /* working on SRC while nothing is mounted */
+	bool still;			  /* this step must not move any mtime at all */
 	struct node *loose[2]; /* filesystems differ in whether this step moves their mtime */
-	bool mmap_store; /* this step stored through a mapping: the mtime may show up late */
+	bool mmap_store;       /* this step stored through a mapping: the mtime may show up late */
 	struct node *set_node; /* node with explicit mtime in this step, or NULL */
 	struct timespec set_mtime;
 	bool dir_nlink_equal; /* both filesystems count subdirectories the same way */
@@ -195,10 +195,10 @@ int node_open(struct world *w, enum side side, struct node *n, int flags);
 void touch(struct world *w, struct node *n);
 
 /* Runs an expression for each side with `side` in scope; then agree() compares what came back. */
-#define BOTH(o, expr)                                                                              \
-	do {                                                                                       \
-		for (int side = 0; side < NSIDES; side++)                                          \
-			outcome_set((o), side, (long)(expr));                                      \
+#define BOTH(o, expr)                                         \
+	do {                                                  \
+		for (int side = 0; side < NSIDES; side++)     \
+			outcome_set((o), side, (long)(expr)); \
 	} while (0)
 void outcome_set(struct outcome *o, int side, long ret);
 /* Fails on a difference in return value or errno; true when both succeeded. */
@@ -220,7 +220,8 @@ _Noreturn void fail_bytes(struct world *w, struct node *n, const char *how, off_
 			  const unsigned char *a, const unsigned char *b, size_t len);
 /* The same where the byte to show is known: a[diff]. */
 _Noreturn void fail_byte_at(struct world *w, struct node *n, const char *how, off_t off,
-			    const unsigned char *a, const unsigned char *b, size_t len, size_t diff);
+			    const unsigned char *a, const unsigned char *b, size_t len,
+			    size_t diff);
 /* Not a difference: the environment does not do what the test needs; exit 2. */
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* What to call before exiting after a failure, and the world to report about. */
@@ -316,7 +317,8 @@ void durable_free(struct node *n);
 /* Forgets the history: what the reference holds now is what must be there. */
 void durable_synced(struct world *w, struct node *n);
 /* Bytes were written at [off, off + len); old_size is the size before. sync: O_SYNC or msync. */
-void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t old_size, bool sync);
+void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t old_size,
+		   bool sync);
 /* The range reads as zeros from now on; the size may have changed from old_size. */
 void durable_zeroed(struct world *w, struct node *n, off_t off, off_t len, off_t old_size);
 /* The size changed from old_size by truncate or fallocate. */

@@ -48,7 +48,8 @@ void mount_state(char *out, size_t out_size)
 {
 	siginfo_t info = { 0 };
 
-	if (daemon_.pid && waitid(P_PID, (id_t)daemon_.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	if (daemon_.pid &&
+	    waitid(P_PID, (id_t)daemon_.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 	    info.si_pid)
 		snprintf(out, out_size, "ended by itself, %s %d",
 			 info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);

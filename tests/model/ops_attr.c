@@ -14,7 +14,9 @@ static const char *const xattrs[XATTR_NAMES] = {
 
 bool op_chmod(struct world *w)
 {
-	static const mode_t modes[] = { 0644, 0600, 0755, 0400, 0, 04755, 02755, 06711, 01777, 07777 };
+	static const mode_t modes[] = {
+		0644, 0600, 0755, 0400, 0, 04755, 02755, 06711, 01777, 07777
+	};
 	mode_t mode = modes[rng_below(&w->rng, 10)];
 	struct handle *h = pick_handle(w, false, false, false);
 	struct ent *e = pick_ent(w, K_FILE | K_DIR);
@@ -107,8 +109,8 @@ bool op_utimens(struct world *w)
 	say(" #%u atime %lld.%09ld mtime %lld.%09ld", e->node->id, (long long)t[0].tv_sec,
 	    t[0].tv_nsec, (long long)t[1].tv_sec, t[1].tv_nsec);
 	touch(w, e->node);
-	BOTH(&o, utimensat(AT_FDCWD, path_at(w, side, e->dir, e->name, path), t,
-			   AT_SYMLINK_NOFOLLOW));
+	BOTH(&o,
+	     utimensat(AT_FDCWD, path_at(w, side, e->dir, e->name, path), t, AT_SYMLINK_NOFOLLOW));
 	if (!agree(w, &o))
 		return true;
 	check_atime(w, e, &t[0]);

@@ -117,7 +117,8 @@ bool op_write(struct world *w)
 		s = span_in_window(old, s.len);
 	if (s.len == 0)
 		return false;
-	say(" fd%d #%u at %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off, s.len);
+	say(" fd%d #%u at %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off,
+	    s.len);
 	prepare(w, h->node, s.off, s.len);
 	touch(w, h->node);
 	BOTH(&o, write(h->fd[side], w->io[MNT], s.len));
@@ -144,7 +145,8 @@ bool op_pread(struct world *w)
 	if (!h)
 		return false;
 	s = pick_span(&w->rng, handle_align(w, h));
-	say(" fd%d #%u off %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off, s.len);
+	say(" fd%d #%u off %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off,
+	    s.len);
 	touch(w, h->node);
 	BOTH(&o, pread(h->fd[side], w->io[side], s.len, s.off));
 	if (agree(w, &o))
@@ -163,7 +165,8 @@ bool op_read(struct world *w)
 	s = pick_span(&w->rng, handle_align(w, h));
 	if (position(w, h, &s) < 0)
 		return false;
-	say(" fd%d #%u at %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off, s.len);
+	say(" fd%d #%u at %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off,
+	    s.len);
 	touch(w, h->node);
 	BOTH(&o, read(h->fd[side], w->io[side], s.len));
 	if (agree(w, &o))
@@ -187,7 +190,8 @@ bool op_append(struct world *w)
 	s = span_in_window(n->size, pick_span(&w->rng, 1).len);
 	if (s.len == 0)
 		return false;
-	say(" #%u at %lld len %zu%s", n->id, (long long)s.off, s.len, is_sync(flags) ? " O_SYNC" : "");
+	say(" #%u at %lld len %zu%s", n->id, (long long)s.off, s.len,
+	    is_sync(flags) ? " O_SYNC" : "");
 	touch(w, n);
 	if (!open_pair(w, e, flags, fd))
 		return true;
@@ -213,7 +217,8 @@ bool op_path_write(struct world *w)
 	if (!e)
 		return false;
 	n = e->node;
-	say(" #%u off %lld len %zu%s", n->id, (long long)s.off, s.len, flags & O_TRUNC ? " O_TRUNC" : "");
+	say(" #%u off %lld len %zu%s", n->id, (long long)s.off, s.len,
+	    flags & O_TRUNC ? " O_TRUNC" : "");
 	touch(w, n);
 	if (!open_pair(w, e, flags, fd))
 		return true;
@@ -258,8 +263,8 @@ bool op_copy_range(struct world *w)
 	if (!from)
 		return false;
 	old = to->node->size;
-	say(" #%u off %lld -> #%u off %lld len %zu", from->node->id, (long long)src.off, to->node->id,
-	    (long long)dst.off, dst.len);
+	say(" #%u off %lld -> #%u off %lld len %zu", from->node->id, (long long)src.off,
+	    to->node->id, (long long)dst.off, dst.len);
 	touch(w, from->node);
 	touch(w, to->node);
 	if (!open_pair(w, from, O_RDONLY, in))
@@ -387,8 +392,8 @@ static void check_seek(struct world *w, struct node *n, const int *fd, off_t off
 
 	if (off >= n->size) {
 		if (got >= 0 || errno != ENXIO)
-			fail(w, "lseek at or past the end gives %lld (%s), not ENXIO", (long long)got,
-			     got < 0 ? strerror(errno) : "no error");
+			fail(w, "lseek at or past the end gives %lld (%s), not ENXIO",
+			     (long long)got, got < 0 ? strerror(errno) : "no error");
 		return;
 	}
 	if (got < 0 && errno == ENXIO && whence == SEEK_DATA)

@@ -25,8 +25,8 @@ static bool pick_target(struct world *w, const struct node *n, struct target *t)
 	if (n->size == 0)
 		return false;
 	if (s.off >= n->size)
-		s = span_in_window(rng_below(&w->rng, n->size > MIB(1) ? MIB(1) : (uint32_t)n->size),
-				   s.len);
+		s = span_in_window(
+			rng_below(&w->rng, n->size > MIB(1) ? MIB(1) : (uint32_t)n->size), s.len);
 	if (s.off + (off_t)s.len > n->size)
 		s.len = (size_t)(n->size - s.off);
 	t->off = s.off;
@@ -58,8 +58,8 @@ static void unmap_pair(struct world *w, unsigned char *const *map, const struct 
 }
 
 /* Stores the pattern and, unless lazy, waits until it is in the file. */
-static void store(struct world *w, struct node *n, unsigned char *const *map, const struct target *t,
-		  bool lazy)
+static void store(struct world *w, struct node *n, unsigned char *const *map,
+		  const struct target *t, bool lazy)
 {
 	size_t at = (size_t)(t->off - t->page_off);
 	struct outcome o;
@@ -86,7 +86,8 @@ bool op_mmap_write(struct world *w)
 
 	if (!e || !pick_target(w, e->node, &t))
 		return false;
-	say(" #%u off %lld len %zu%s", e->node->id, (long long)t.off, t.len, lazy ? " no msync" : "");
+	say(" #%u off %lld len %zu%s", e->node->id, (long long)t.off, t.len,
+	    lazy ? " no msync" : "");
 	touch(w, e->node);
 	if (!open_pair(w, e, O_RDWR, fd))
 		return true;
@@ -109,14 +110,15 @@ bool op_mmap_read(struct world *w)
 
 	if (!e || !pick_target(w, e->node, &t))
 		return false;
-	say(" #%u off %lld len %zu%s", e->node->id, (long long)t.off, t.len, dirty ? " and store" : "");
+	say(" #%u off %lld len %zu%s", e->node->id, (long long)t.off, t.len,
+	    dirty ? " and store" : "");
 	touch(w, e->node);
 	if (!open_pair(w, e, O_RDONLY, fd))
 		return true;
 	if (map_pair(w, fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, &t, map)) {
 		if (memcmp(map[MNT], map[REF], t.page_len) != 0)
-			fail_bytes(w, e->node, "read through a private mapping", t.page_off, map[MNT],
-				   map[REF], t.page_len);
+			fail_bytes(w, e->node, "read through a private mapping", t.page_off,
+				   map[MNT], map[REF], t.page_len);
 		if (dirty)
 			memset(map[MNT], 0xee, t.page_len);
 		unmap_pair(w, map, &t);
@@ -135,7 +137,8 @@ bool op_map_hold(struct world *w)
 
 	if (!h || h->map[MNT])
 		return false;
-	say(" fd%d #%u off %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off, s.len);
+	say(" fd%d #%u off %lld len %zu", (int)(h - w->handles), h->node->id, (long long)s.off,
+	    s.len);
 	touch(w, h->node);
 	if (!map_pair(w, h->fd, PROT_READ | PROT_WRITE, MAP_SHARED, &t, map))
 		return true;
@@ -174,8 +177,8 @@ bool op_map_store(struct world *w)
 
 	if (!h || !pick_in_map(w, h, &t))
 		return false;
-	say(" handle %d #%u off %lld len %zu%s", (int)(h - w->handles), h->node->id, (long long)t.off,
-	    t.len, lazy ? " no msync" : "");
+	say(" handle %d #%u off %lld len %zu%s", (int)(h - w->handles), h->node->id,
+	    (long long)t.off, t.len, lazy ? " no msync" : "");
 	touch(w, h->node);
 	for (int side = 0; side < NSIDES; side++)
 		at[side] = h->map[side] + (t.page_off - h->map_off);

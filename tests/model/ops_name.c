@@ -80,8 +80,8 @@ static void say_flags(int flags, mode_t mode)
 		int flag;
 		const char *name;
 	} names[] = {
-		{ O_CREAT, "CREAT" },   { O_EXCL, "EXCL" },     { O_TRUNC, "TRUNC" },
-		{ O_APPEND, "APPEND" }, { O_DIRECT, "DIRECT" }, { O_NOFOLLOW, "NOFOLLOW" },
+		{ O_CREAT, "CREAT" },	      { O_EXCL, "EXCL" },     { O_TRUNC, "TRUNC" },
+		{ O_APPEND, "APPEND" },	      { O_DIRECT, "DIRECT" }, { O_NOFOLLOW, "NOFOLLOW" },
 		{ O_DIRECTORY, "DIRECTORY" },
 	};
 
@@ -388,7 +388,8 @@ static void look_follow(struct world *w, struct loc l)
 		return;
 	if (st[MNT].st_mode != st[REF].st_mode ||
 	    (S_ISREG(st[REF].st_mode) && st[MNT].st_size != st[REF].st_size))
-		fail(w, "stat shows mode %o size %lld on the mount, mode %o size %lld on the reference",
+		fail(w,
+		     "stat shows mode %o size %lld on the mount, mode %o size %lld on the reference",
 		     st[MNT].st_mode, (long long)st[MNT].st_size, st[REF].st_mode,
 		     (long long)st[REF].st_size);
 }

@@ -80,7 +80,8 @@ const char *record_check(const unsigned char *rec, uint64_t offset, uint64_t min
 	if (min == max)
 		return "not a whole record, though nobody was writing it";
 	*ret_mixed = true;
-	return is_mixture(rec, offset, min, max) ? NULL : "a mixture with bytes of no current version";
+	return is_mixture(rec, offset, min, max) ? NULL :
+						   "a mixture with bytes of no current version";
 }
 
 void record_describe(const unsigned char *rec, char *out, size_t out_size)
@@ -92,7 +93,8 @@ void record_describe(const unsigned char *rec, char *out, size_t out_size)
 	for (int i = 0; i < WORDS; i++)
 		zero_blocks += word[i] == 0;
 	if (word[W_MAGIC] == MAGIC)
-		snprintf(out, out_size, "header: offset %llu version %llu; checksum %s; %zu of %d words zero",
+		snprintf(out, out_size,
+			 "header: offset %llu version %llu; checksum %s; %zu of %d words zero",
 			 (unsigned long long)word[W_OFFSET], (unsigned long long)word[W_VERSION],
 			 is_whole(rec, word[W_OFFSET], &version) ? "right" : "wrong", zero_blocks,
 			 WORDS);

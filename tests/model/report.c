@@ -142,7 +142,8 @@ static void print_rows(size_t diff, off_t off, const unsigned char *a, const uns
 	}
 }
 
-static void print_origin(const char *who, size_t diff, off_t off, const unsigned char *p, size_t len)
+static void print_origin(const char *who, size_t diff, off_t off, const unsigned char *p,
+			 size_t len)
 {
 	size_t head = (size_t)((off + (off_t)diff) % 8);
 	char text[160];

@@ -12,10 +12,25 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { NONE, BYTE, TRUNCATE, FSYNC, SIZE, SRC_BYTE, MTIME, INODE, MODE, XATTR, NAME, ZEROS, NKINDS };
+enum {
+	NONE,
+	BYTE,
+	TRUNCATE,
+	FSYNC,
+	SIZE,
+	SRC_BYTE,
+	MTIME,
+	INODE,
+	MODE,
+	XATTR,
+	NAME,
+	ZEROS,
+	NKINDS
+};
 
 static const char *const kind_names[NKINDS] = {
-	"", "byte", "truncate", "fsync", "size", "src", "mtime", "inode", "mode", "xattr", "name", "zeros",
+	"",	 "byte",  "truncate", "fsync", "size", "src",
+	"mtime", "inode", "mode",     "xattr", "name", "zeros",
 };
 
 static const char *const kind_help[NKINDS] = {

@@ -38,8 +38,9 @@ static struct {
 	int out_fd;
 } beside;
 
-static const char *const commands[] = { "promote", "promote", "promote", "demote", "demote", "demote",
-					"flush",   "flush",   "pin",	 "unpin",  "unpin",  "stat" };
+static const char *const commands[] = { "promote", "promote", "promote", "demote",
+					"demote",  "demote",  "flush",	 "flush",
+					"pin",	   "unpin",   "unpin",	 "stat" };
 
 static void check_tier_status(struct world *w, const char *command, int status, const char *out)
 {
@@ -80,7 +81,8 @@ static unsigned int add_options(struct world *w, const char *command, const stru
 	bool promote = strcmp(command, "promote") == 0;
 	struct span s = pick_span(&w->rng, 1);
 
-	if (n->kind == K_FILE && (promote || strcmp(command, "pin") == 0) && rng_one_in(&w->rng, 3)) {
+	if (n->kind == K_FILE && (promote || strcmp(command, "pin") == 0) &&
+	    rng_one_in(&w->rng, 3)) {
 		snprintf(range, range_size, "%lld:%zu", (long long)s.off, s.len);
 		args[at++] = "--range";
 		args[at++] = range;

@@ -41,7 +41,7 @@ struct actor {
 	const char *dir;
 	unsigned int me, procs;
 	struct rng rng;
-	unsigned char *buf; /* RUN_MAX records, aligned */
+	unsigned char *buf;		/* RUN_MAX records, aligned */
 	int fd[NFILES], direct[NFILES]; /* the shared files; direct may be -1 */
 	unsigned char *map[NFILES];
 };

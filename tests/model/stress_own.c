@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OWN_MAX  (1u << 20)
+#define OWN_MAX	  (1u << 20)
 #define WRITE_MAX (300u << 10)
-#define PAGE	 4096u
+#define PAGE	  4096u
 
 struct own {
 	int fd;
@@ -65,8 +65,8 @@ static void differs(struct actor *a, struct own *o, const char *how, size_t off,
 		i++;
 	at = (off + i) / 8 * 8;
 	if (at < off || at + 8 > off + len)
-		stress_fail(a, "%s %s: offset %zu is %02x, not %02x (size %zu)", o->path, how, off + i,
-			    got[i], o->expect[off + i], o->size);
+		stress_fail(a, "%s %s: offset %zu is %02x, not %02x (size %zu)", o->path, how,
+			    off + i, got[i], o->expect[off + i], o->size);
 	pattern_explain(got + (at - off), (off_t)at, seen, sizeof(seen));
 	pattern_explain(o->expect + at, (off_t)at, right, sizeof(right));
 	stress_fail(a, "%s %s: offset %zu (size %zu): found %s; expected %s", o->path, how, off + i,
@@ -185,7 +185,8 @@ static void own_reopen(struct actor *a, struct own *o)
 	close(o->fd);
 	own_open(a, o, 0);
 	if (fstat(o->fd, &st) < 0 || (size_t)st.st_size != o->size)
-		stress_fail(a, "%s has size %lld, not %zu", o->path, (long long)st.st_size, o->size);
+		stress_fail(a, "%s has size %lld, not %zu", o->path, (long long)st.st_size,
+			    o->size);
 }
 
 void own_step(struct actor *a, struct own *o)

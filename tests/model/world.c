@@ -13,10 +13,30 @@
 #define L50 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
 
 static const char *const names[] = {
-	"f0",	      "f1",	      "f2",	      "f3",	      "f4",	    "f5",
-	"f6",	      "f7",	      "f8",	      "f9",	      "data.db",    "data.db-wal",
-	".hidden",    "na me",	      "\xc3\xbc.txt", "x.part",	      "-rf",	    "#sql-1.frm",
-	"d0",	      "d1",	      "d2",	      "d3",	      "~tmp'\"$",   ".fuse_hidden00001",
+	"f0",
+	"f1",
+	"f2",
+	"f3",
+	"f4",
+	"f5",
+	"f6",
+	"f7",
+	"f8",
+	"f9",
+	"data.db",
+	"data.db-wal",
+	".hidden",
+	"na me",
+	"\xc3\xbc.txt",
+	"x.part",
+	"-rf",
+	"#sql-1.frm",
+	"d0",
+	"d1",
+	"d2",
+	"d3",
+	"~tmp'\"$",
+	".fuse_hidden00001",
 	L50 L50 L50 L50 L50 "abcde", /* 255 bytes */
 };
 

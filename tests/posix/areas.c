@@ -4,6 +4,7 @@
 const struct area *const areas[] = {
 	&area_path,
 	&area_perm,
+	&area_object,
 	&area_sticky,
 	&area_chmod,
 	&area_chown,
@@ -18,6 +19,8 @@ const struct area *const areas[] = {
 	&area_rename,
 	&area_utimens,
 	&area_times,
+	&area_times_file,
+	&area_times_failed,
 	&area_suid,
 	&area_inherit,
 	&area_acl,

@@ -9,6 +9,7 @@
 
 extern const struct area area_path;
 extern const struct area area_perm;
+extern const struct area area_object;
 extern const struct area area_sticky;
 extern const struct area area_chmod;
 extern const struct area area_chown;
@@ -23,6 +24,8 @@ extern const struct area area_symlink;
 extern const struct area area_rename;
 extern const struct area area_utimens;
 extern const struct area area_times;
+extern const struct area area_times_file;
+extern const struct area area_times_failed;
 extern const struct area area_suid;
 extern const struct area area_inherit;
 extern const struct area area_acl;

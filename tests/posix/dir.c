@@ -112,23 +112,23 @@ static void test_types(void)
 {
 	struct dirent *de;
 	int found = 0;
-	DIR *dir;
 
 	for_each_type(t)
 		node_make(t, node_name(t), 0644);
-	dir = MUST_PTR(opendir("."));
-	while ((de = readdir(dir))) {
-		for_each_type(t) {
+	for_each_type(t) {
+		DIR *dir = MUST_PTR(opendir("."));
+
+		ctx("%s", node_name(t));
+		while ((de = readdir(dir))) {
 			if (strcmp(de->d_name, node_name(t)) != 0)
 				continue;
 			found++;
-			ctx("%s", de->d_name);
 			EXPECT_OCT(node_ifmt(t), DTTOIF(de->d_type));
 			EXPECT_SAME(ino_of(de->d_name), de->d_ino);
 		}
+		closedir(dir);
 	}
 	EXPECT_EQ(node_type_end(), found);
-	closedir(dir);
 }
 
 /* From every position that telldir() gave, seekdir() finds the same next entry. */
@@ -185,7 +185,7 @@ static void test_position_survives(void)
 	}
 	seekdir(dir, position);
 	de = readdir(dir);
-	EXPECT_STR(next, de ? de->d_name : "(end)");
+	EXPECT_TRUE(de && strcmp(de->d_name, next) == 0);
 	closedir(dir);
 }
 

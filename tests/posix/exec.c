@@ -12,9 +12,8 @@
 #include "proc.h"
 
 #include <fcntl.h>
-#include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>

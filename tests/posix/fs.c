@@ -48,7 +48,7 @@ static void test_statvfs_objects(void)
 		ctx("%s", node_name(t));
 		EXPECT(0, statvfs(node_name(t), &st));
 		EXPECT_EQ(want.f_namemax, st.f_namemax);
-		EXPECT_EQ(want.f_bsize, st.f_bsize);
+		EXPECT_TRUE(want.f_bsize == st.f_bsize);
 		EXPECT_TRUE(want.f_blocks == st.f_blocks);
 		EXPECT_TRUE(want.f_fsid == st.f_fsid);
 		EXPECT(0, fstatvfs((int)MUST(open(node_name(t), O_PATH)), &st));
@@ -81,7 +81,7 @@ static void test_stats_agree(void)
 	EXPECT_EQ(5, x.stx_size);
 	EXPECT_OCT(S_IFREG | 0640, x.stx_mode);
 	EXPECT_EQ(1, x.stx_nlink);
-	EXPECT_EQ(a.st_blocks, x.stx_blocks);
+	EXPECT_TRUE((uint64_t)a.st_blocks == x.stx_blocks);
 	EXPECT_TRUE(a.st_mtim.tv_sec == x.stx_mtime.tv_sec &&
 		    a.st_mtim.tv_nsec == x.stx_mtime.tv_nsec);
 	EXPECT_TRUE(a.st_ctim.tv_nsec == x.stx_ctime.tv_nsec);
@@ -138,7 +138,7 @@ static void test_stable_number(void)
 	EXPECT_SAME(ino, ino_of("f"));
 	EXPECT(0, unlink("e/g"));
 	EXPECT_SAME(ino, ino_of("f"));
-	sync();
+	EXPECT(0, syncfs((int)MUST(open(".", O_RDONLY))));
 	EXPECT_SAME(ino, ino_of("f"));
 }
 
@@ -157,7 +157,6 @@ static void test_space(void)
 	EXPECT(0, fsync(fd));
 	MUST(statvfs(".", &after));
 	RECORD_EQ(after.f_bfree < before.f_bfree);
-	RECORD_EQ(after.f_ffree <= before.f_ffree);
 	EXPECT_TRUE(after.f_blocks == before.f_blocks);
 	EXPECT_EQ(8 << 20, size_of("f"));
 	EXPECT_TRUE(blocks_of("f") * 512 >= 8 << 20);

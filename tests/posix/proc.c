@@ -74,6 +74,27 @@ void become_forever(const struct actor *a)
 	started_as_root = false;
 }
 
+/* How far the actor's class is shifted in the mode bits of a file given to actor_owner. */
+static unsigned int class_shift(const struct actor *a)
+{
+	if (a == &actor_owner)
+		return 6;
+	return a == &actor_other ? 0 : 3;
+}
+
+mode_t mode_for(const struct actor *a, mode_t bits)
+{
+	return (0777 & ~(07u << class_shift(a))) | (bits << class_shift(a));
+}
+
+mode_t mode_only_for(const struct actor *a, mode_t bits)
+{
+	mode_t others = ~bits & 07;
+
+	return (0777 & (others | others << 3 | others << 6) & ~(07u << class_shift(a))) |
+	       (bits << class_shift(a));
+}
+
 pid_t spawn(int (*fn)(void *arg), void *arg)
 {
 	pid_t pid;

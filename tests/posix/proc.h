@@ -29,6 +29,14 @@ extern const struct actor actor_root;
 extern const struct actor *const people[4];
 extern const struct actor *const everybody[5];
 
+/*
+ * Modes for one of people[] and files given to actor_owner. In mode_for() the class of a gets bits
+ * and the other two everything; in mode_only_for() they get the complement of bits, so that picking
+ * the wrong class gives the opposite answer.
+ */
+mode_t mode_for(const struct actor *a, mode_t bits);
+mode_t mode_only_for(const struct actor *a, mode_t bits);
+
 #define GID_ALIEN	65531	/* a group that none of the actors is in */
 
 /* Finds out who we are; main.c calls it in each test's process. */

@@ -269,7 +269,7 @@ static void long_path(void)
 	memset(name, 'n', sizeof(name));
 	name[200] = '\0';
 	fd = dup(x.dir_fd);
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < 15; i++) {
 		CHECK_EQ(mkdirat(fd, name, 0700), 0);
 		next = openat(fd, name, O_RDONLY | O_DIRECTORY);
 		close(fd);

@@ -430,6 +430,7 @@ static void set_up(void)
 	w->seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 0x9e3779b97f4a7c15;
 	snprintf(w->src_path, sizeof(w->src_path), "%s/src", base);
 	snprintf(w->ssd_path, sizeof(w->ssd_path), "%s/ssd", base);
+	(void)mkdir(base, 0755);
 	mkdir(w->src_path, 0755);
 	for (int i = 0; i < FILES; i++) {
 		char path[300];

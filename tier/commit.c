@@ -1,318 +1,133 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The committer: brings the catalog up to what is in memory, in the order that I1 and I2 demand.
+ * The committer: makes what is in memory durable in the journal, in the order I1 and I2 demand.
  *
- * A batch: (1) snapshot each file's changed rows under its lock; (2) sync the objects, so that
- * every block the snapshot calls present is durable (I1: a block is set present in memory only
- * after its write() returned, so the sync after the snapshot covers it); (3) one transaction;
- * (4) note in memory what is durable now. Whoever needs a commit queues the file; the first one
- * that finds no batch under way leads the next batch for all that have queued (group commit).
- * Crash before (3) ends: the old rows. After: the new ones. README.md has the cases.
+ * A batch: (1) snapshot each file's changed rows, and the small data written since its last commit,
+ * under its lock; (2) sync the objects of files with more data than that, so that every block the
+ * snapshot calls present is durable, in the object or in this batch (I1: a block is set present in
+ * memory only after its write() returned); (3) append it all to the journal, one flush; (4) note in
+ * memory what is durable now. Whoever needs a commit queues the file; the first one that finds no
+ * batch under way leads the next for all that have queued (group commit).
+ * Crash before (3) ends: the old state. After: the new one. README.md has the cases.
+ * When the journal has no room for a batch, everything goes to the catalog instead (checkpoint.c).
  */
-#include <fcntl.h>
 #include <string.h>
 
-#include "tier/internal.h"
+#include "tier/snapshot.h"
 
-struct item {
-	struct tfile *f;
-	struct cat_file row;
-	struct cat_group *groups;
-	uint64_t *group_seqs;
-	unsigned n_groups;
-	uint64_t seq, data_seq, obj_wseq;
-	bool has_row, delete_row, skip, sync, sync_new, dirty, holding;
-	int error;
-};
+/* ---- (3) the journal ---------------------------------------------------------------------- */
+#define ENTRY_OVERHEAD 64u
+#define ROW_BYTES_MAX 4400u
+#define GROUP_BYTES_MAX 1800u
 
-/* ---- (1) snapshot ------------------------------------------------------------------------- */
-static bool wants_row_locked(const struct tfile *f)
+static uint64_t bytes_wanted(const struct snapshot *s, unsigned n)
 {
-	return f->map.present_blocks || f->pinned || f->pin_ranges || tfile_dirty_locked(f) ||
-	       f->conflict || (f->row && !f->map_loaded);
-}
-
-/* Could recovery find dirty data in what is stored now? Blocks under an intent may turn out so. */
-static bool may_be_dirty_locked(const struct tfile *f)
-{
-	return tfile_dirty_locked(f) || map_has_intent(&f->map);
-}
-
-/* The busy mark goes when SRC is durable and its stamp is known: the row describes it exactly.
- * As with intents, both marks go before the transaction. */
-static void settle_busy_locked(struct tfile *f)
-{
-	bool exact = !f->src_inflight && !f->stamp_stale && f->src_wseq == f->src_sseq;
-
-	if (exact && f->busy)
-		f->busy = f->busy_durable = false;
-	else if (!exact && may_be_dirty_locked(f))
-		f->busy = true;
-}
-
-static void fill_row_locked(struct tfile *f, struct cat_file *row)
-{
-	*row = (struct cat_file){ .id = f->id,
-				  .key_len = f->key.len,
-				  .size_bytes = f->size,
-				  .mtime_ns = timespec_ns(f->mtime),
-				  .src_size_bytes = f->stamp.size,
-				  .src_mtime_ns = f->stamp.mtime_ns,
-				  .src_ctime_ns = f->stamp.ctime_ns };
-	memcpy(row->key, f->key.data, f->key.len);
-	row->flags = (f->pinned ? CAT_F_PINNED : 0) | (f->pin_ranges ? CAT_F_PIN_RANGES : 0) |
-		     (f->attr_owned ? CAT_F_ATTR_OWNED : 0) | (f->busy ? CAT_F_SRC_BUSY : 0) |
-		     (f->truncate_pending ? CAT_F_TRUNCATE : 0) |
-		     (f->conflict ? CAT_F_CONFLICT : 0);
-	row->path = f->path ? strdup(f->path) : NULL;
-}
-
-/*
- * An intent may go when nothing in the group is dirty and no write is under way. Both marks go
- * before the transaction, so that a write which comes now asks for a new one.
- */
-static void settle_intent_locked(struct tfile *f, struct map_group *g)
-{
-	if (!g->intent || f->writes_inflight || g->seq != g->committed_seq)
-		return;
-	for (unsigned w = 0; w < BITMAP_WORDS; w++)
-		if (g->dirty[w])
-			return;
-	g->intent = g->intent_durable = false;
-	g->seq++;
-}
-
-static int snapshot_groups_locked(struct item *it)
-{
-	struct map *m = &it->f->map;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < m->n_groups; i++) {
-		settle_intent_locked(it->f, m->groups[i]);
-		n += m->groups[i]->seq != m->groups[i]->committed_seq;
-	}
-	if (n == 0)
-		return 0;
-	it->groups = malloc(n * sizeof(*it->groups));
-	it->group_seqs = malloc(n * sizeof(*it->group_seqs));
-	if (!it->groups || !it->group_seqs)
-		return -ENOMEM;
-	for (unsigned i = 0; i < m->n_groups; i++) {
-		struct map_group *g = m->groups[i];
-
-		if (g->seq == g->committed_seq)
-			continue;
-		map_group_store(g, &it->groups[it->n_groups]);
-		it->group_seqs[it->n_groups++] = g->seq;
-	}
-	return 0;
-}
-
-static void snapshot(struct item *it)
-{
-	struct tfile *f = it->f;
-
-	pthread_mutex_lock(&f->lock);
-	file_list_remove(f->v, &f->v->changed, f);
-	it->obj_wseq = f->obj_wseq;
-	it->sync = f->obj_wseq != f->obj_sseq;
-	it->sync_new = f->obj_new;
-	if (f->dead || !f->id) {
-		it->skip = true;
-	} else if (wants_row_locked(f)) {
-		settle_busy_locked(f);
-		it->has_row = true;
-		fill_row_locked(f, &it->row);
-		it->error = snapshot_groups_locked(it);
-	} else {
-		it->delete_row = f->row;
-		it->skip = !f->row;
-	}
-	it->dirty = may_be_dirty_locked(f);
-	it->seq = f->seq;
-	it->data_seq = f->data_seq;
-	pthread_mutex_unlock(&f->lock);
-}
-
-/* ---- (2) objects -------------------------------------------------------------------------- */
-static int sync_object(struct item *it)
-{
-	struct tfile *f = it->f;
-
-	if (f->obj_fd < 0)
-		return 0;
-	if (it->sync_new) {
-		int r = object_sync_dir(f->v, f->id);
-
-		return r < 0 ? r : fsync(f->obj_fd) < 0 ? neg_errno() : 0;
-	}
-	return it->sync && fdatasync(f->obj_fd) < 0 ? neg_errno() : 0;
-}
-
-static void note_synced(struct item *it)
-{
-	struct tfile *f = it->f;
-
-	pthread_mutex_lock(&f->lock);
-	f->obj_sseq = max_u64(f->obj_sseq, it->obj_wseq);
-	if (it->sync_new)
-		f->obj_new = false;
-	pthread_mutex_unlock(&f->lock);
-}
-
-static void sync_objects(struct volume *v, struct item *items, unsigned n)
-{
-	unsigned want = 0;
+	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		want += !items[i].skip && (items[i].sync || items[i].sync_new);
-	bool all = want >= COMMIT_SYNCFS_FROM;
-	int r = all && syncfs(v->objects_fd) < 0 ? neg_errno() : 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		struct item *it = &items[i];
-
-		if (it->error || it->skip || !(it->sync || it->sync_new))
-			continue;
-		it->error = all ? r : sync_object(it);
-		if (!it->error)
-			note_synced(it);
-	}
+		bytes += ROW_BYTES_MAX + s[i].n_groups * (uint64_t)GROUP_BYTES_MAX +
+			 s[i].n_data * (BLOCK_BYTES + ENTRY_OVERHEAD);
+	return bytes;
 }
 
-/* ---- (3) transaction ---------------------------------------------------------------------- */
-static int store_item(struct volume *v, struct item *it)
+/* Blocks next to each other in one entry. The content may be newer than the snapshot by now: then
+ * it is newer data of a block that was written before, as a disk may hold it too. */
+static int put_data(struct journal *j, const struct snapshot *s)
 {
+	char buf[SNAPSHOT_DATA_BLOCKS * BLOCK_BYTES];
 	int r = 0;
 
-	if (it->delete_row)
-		return catalog_delete_file(v->cat, it->row.id ? it->row.id : it->f->id);
-	if (it->has_row)
-		r = catalog_put_file(v->cat, &it->row);
-	for (unsigned i = 0; r == 0 && i < it->n_groups; i++)
-		r = catalog_put_group(v->cat, it->row.id, &it->groups[i]);
+	for (unsigned i = 0, e; r == 0 && i < s->n_data; i = e) {
+		for (e = i + 1; e < s->n_data && s->data[e] == s->data[e - 1] + BLOCK_BYTES; e++)
+			;
+		size_t len = (e - i) * BLOCK_BYTES;
+
+		r = s->f->obj_fd < 0 ? -EIO : read_full(s->f->obj_fd, buf, len, s->data[i]);
+		if (r == 0)
+			r = journal_put_data(j, s->row.id, s->data[i], buf, (uint32_t)len);
+	}
 	return r;
 }
 
-static int store_items(struct volume *v, struct item *items, unsigned n)
+/* The row first: busy mark, cut and size must not come later than what they explain. */
+static int put_snapshot(struct journal *j, const struct snapshot *s)
+{
+	if (s->delete_row)
+		return journal_put_delete(j, s->f->id);
+	int r = journal_put_file(j, &s->row);
+
+	if (r == 0 && s->synced_mark)
+		r = journal_put_synced(j, s->row.id);
+	if (r == 0)
+		r = put_data(j, s);
+	for (unsigned i = 0; r == 0 && i < s->n_groups; i++)
+		r = journal_put_group(j, s->row.id, &s->groups[i]);
+	return r;
+}
+
+static int append(struct volume *v, struct snapshot *s, unsigned n)
 {
 	bool any = false;
+	int r = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		any |= !items[i].error && !items[i].skip;
-	if (!any)
-		return 0;
-	int r = catalog_begin(v->cat);
-
-	if (r < 0)
-		return r;
-	for (unsigned i = 0; r == 0 && i < n; i++)
-		if (!items[i].error && !items[i].skip)
-			r = store_item(v, &items[i]);
-	if (r < 0) {
-		catalog_rollback(v->cat);
-		return r;
-	}
-	return catalog_commit(v->cat);
-}
-
-/* ---- (4) what is durable now -------------------------------------------------------------- */
-static void note_groups_locked(struct item *it)
-{
-	for (unsigned i = 0; i < it->n_groups; i++) {
-		struct map_group *g = map_find(&it->f->map, it->groups[i].index);
-
-		if (!g)
+	journal_begin(v->journal);
+	for (unsigned i = 0; r == 0 && i < n; i++) {
+		if (s[i].error || s[i].skip)
 			continue;
-		g->committed_seq = it->group_seqs[i];
-		g->intent_durable = g->intent && it->groups[i].flags & CAT_G_INTENT;
-		if (g->seq == g->committed_seq)
-			g->removal = false;
+		any = true;
+		r = put_snapshot(v->journal, &s[i]);
 	}
-}
-
-static void note_deleted_locked(struct tfile *f)
-{
-	f->row = false;
-	for (unsigned i = 0; i < f->map.n_groups; i++)
-		map_group_row_gone(f->map.groups[i]);
-}
-
-static void note_committed(struct item *it)
-{
-	struct tfile *f = it->f;
-
-	pthread_mutex_lock(&f->lock);
-	if (it->delete_row) {
-		note_deleted_locked(f);
-	} else if (it->has_row) {
-		f->row = true;
-		f->busy_durable = it->row.flags & CAT_F_SRC_BUSY;
-	}
-	if (!it->skip) {
-		note_groups_locked(it);
-		f->durable_dirty = it->dirty;
-		map_prune(&f->map);
-	}
-	f->committed_seq = max_u64(f->committed_seq, it->seq);
-	f->committed_data_seq = max_u64(f->committed_data_seq, it->data_seq);
-	pthread_mutex_unlock(&f->lock);
-}
-
-static void note_failed(struct item *it)
-{
-	struct tfile *f = it->f;
-
-	pthread_mutex_lock(&f->lock);
-	if (!f->dead)
-		file_list_add(f->v, &f->v->changed, f, volume_now(f->v));
-	pthread_mutex_unlock(&f->lock);
-	volume_error(f->v, f, it->error, "cannot commit to the SSD");
+	if (r < 0)
+		journal_abort(v->journal);
+	return r < 0 ? r : any ? journal_end(v->journal) : 0;
 }
 
 /* ---- a batch ------------------------------------------------------------------------------ */
-static void commit_batch(struct volume *v, struct tfile **files, unsigned n, uint64_t gen)
+static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n, uint64_t gen)
 {
-	struct item *items = calloc(n, sizeof(*items));
-	int r = items ? 0 : -ENOMEM;
+	struct snapshot *s = calloc(n, sizeof(*s));
 
-	for (unsigned i = 0; r == 0 && i < n; i++) {
-		items[i].f = files[i];
-		items[i].error = tfile_hold_object(files[i]);
-		items[i].holding = items[i].error == 0;
-		if (!items[i].error)
-			snapshot(&items[i]);
-	}
+	if (!s)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i++)
+		snapshot_take(&s[i], files[i], true);
+	bool fits = bytes_wanted(s, n) <= journal_room(v->journal);
+	int r = fits ? 0 : -ENOSPC;
+
 	if (r == 0) {
-		sync_objects(v, items, n);
-		r = store_items(v, items, n);
+		snapshot_sync(v, s, n);
+		r = append(v, s, n);
 	}
-	for (unsigned i = 0; i < n; i++) {
-		int error = r < 0 ? r : items[i].error;
+	for (unsigned i = 0; i < n; i++)
+		if (fits)
+			snapshot_finish(&s[i], true, gen, r);
+		else
+			snapshot_undo(&s[i], true);
+	free(s);
+	return fits ? 0 : -ENOSPC;
+}
 
-		if (items && items[i].holding)
-			tfile_drop_object(files[i]);
-		if (items) {
-			items[i].error = error;
-			if (error)
-				note_failed(&items[i]);
-			else
-				note_committed(&items[i]);
-			free(items[i].row.path);
-			free(items[i].groups);
-			free(items[i].group_seqs);
-		}
+void commit_result_locked(struct tfile *f, uint64_t gen, int r)
+{
+	if (gen < f->commit_gen)
+		return; /* a younger batch has finished before */
+	f->commit_error = r;
+	__atomic_store_n(&f->commit_gen, gen, __ATOMIC_RELEASE);
+}
+
+static void set_results(struct tfile **files, unsigned n, uint64_t gen, int r)
+{
+	for (unsigned i = 0; i < n; i++) {
 		pthread_mutex_lock(&files[i]->lock);
-		files[i]->commit_gen = gen;
-		files[i]->commit_error = error;
+		commit_result_locked(files[i], gen, r);
 		pthread_mutex_unlock(&files[i]->lock);
 	}
-	free(items);
 }
 
 /* ---- group commit ------------------------------------------------------------------------- */
 int commit_init(struct volume *v)
 {
+	pthread_mutex_init(&v->catalog_mutex, NULL);
 	pthread_mutex_init(&v->commit_mutex, NULL);
 	pthread_cond_init(&v->commit_cond, NULL);
 	v->commit_next_gen = 1;
@@ -322,8 +137,11 @@ int commit_init(struct volume *v)
 void commit_release(struct volume *v)
 {
 	free(v->commit_wanted);
+	free(v->dead_ids);
+	journal_close(v->journal);
 	pthread_cond_destroy(&v->commit_cond);
 	pthread_mutex_destroy(&v->commit_mutex);
+	pthread_mutex_destroy(&v->catalog_mutex);
 }
 
 static int queue_locked(struct volume *v, struct tfile *f)
@@ -345,6 +163,23 @@ static int queue_locked(struct volume *v, struct tfile *f)
 	return 0;
 }
 
+void commit_lead(struct volume *v)
+{
+	pthread_mutex_lock(&v->commit_mutex);
+	while (v->committing)
+		pthread_cond_wait(&v->commit_cond, &v->commit_mutex);
+	v->committing = true;
+	pthread_mutex_unlock(&v->commit_mutex);
+}
+
+void commit_unlead(struct volume *v)
+{
+	pthread_mutex_lock(&v->commit_mutex);
+	v->committing = false;
+	pthread_cond_broadcast(&v->commit_cond);
+	pthread_mutex_unlock(&v->commit_mutex);
+}
+
 /* Run the next batch for everybody who has queued; commit_mutex held, dropped meanwhile. */
 static void lead_locked(struct volume *v)
 {
@@ -357,14 +192,36 @@ static void lead_locked(struct volume *v)
 		files[i]->commit_queued = false;
 	v->committing = true;
 	pthread_mutex_unlock(&v->commit_mutex);
-	commit_batch(v, files, n, gen);
+	int r = commit_to_journal(v, files, n, gen);
+
+	if (r < 0) {
+		/* No room: through the catalog, which takes all that is changed, these too. The
+		 * lead is given up meanwhile, as the checkpoint takes it itself. */
+		commit_unlead(v);
+		set_results(files, n, gen, checkpoint(v));
+		pthread_mutex_lock(&v->commit_mutex);
+	} else {
+		pthread_mutex_lock(&v->commit_mutex);
+		v->committing = false;
+	}
+	v->commit_done_gen = max_u64(v->commit_done_gen, gen);
+	pthread_cond_broadcast(&v->commit_cond);
+	pthread_mutex_unlock(&v->commit_mutex);
 	for (unsigned i = 0; i < n; i++)
 		tfile_put(files[i]);
 	free(files);
 	pthread_mutex_lock(&v->commit_mutex);
-	v->committing = false;
-	v->commit_done_gen = gen;
-	pthread_cond_broadcast(&v->commit_cond);
+}
+
+static bool done_locked(const struct volume *v, uint64_t gen, struct tfile **files, unsigned n)
+{
+	if (v->commit_done_gen < gen)
+		return false;
+	/* A batch that went through the catalog may finish after a younger one. */
+	for (unsigned i = 0; i < n; i++)
+		if (__atomic_load_n(&files[i]->commit_gen, __ATOMIC_ACQUIRE) < gen)
+			return false;
+	return true;
 }
 
 int commit_files(struct volume *v, struct tfile **files, unsigned n)
@@ -376,8 +233,8 @@ int commit_files(struct volume *v, struct tfile **files, unsigned n)
 
 	for (unsigned i = 0; r == 0 && i < n; i++)
 		r = queue_locked(v, files[i]);
-	while (r == 0 && v->commit_done_gen < gen) {
-		if (v->committing)
+	while (r == 0 && !done_locked(v, gen, files, n)) {
+		if (v->committing || v->commit_next_gen > gen)
 			pthread_cond_wait(&v->commit_cond, &v->commit_mutex);
 		else
 			lead_locked(v);
@@ -396,28 +253,49 @@ int commit_file(struct tfile *f)
 	return commit_files(f->v, &f, 1);
 }
 
-int commit_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
+/* ---- deletions ---------------------------------------------------------------------------- */
+static int remember_dead(struct volume *v, const struct grave *graves)
 {
-	pthread_mutex_lock(&v->commit_mutex);
-	while (v->committing)
-		pthread_cond_wait(&v->commit_cond, &v->commit_mutex);
-	v->committing = true;
-	pthread_mutex_unlock(&v->commit_mutex);
+	unsigned n = 0;
 
-	int r = catalog_begin(v->cat);
+	for (const struct grave *g = graves; g; g = g->next)
+		n += g->row;
+	if (n == 0)
+		return 0;
+	uint64_t *p = reallocarray(v->dead_ids, v->n_dead_ids + n, sizeof(*p));
 
-	if (r == 0) {
-		r = fn(v, arg);
-		if (r < 0)
-			catalog_rollback(v->cat);
-		else
-			r = catalog_commit(v->cat);
-	}
-	pthread_mutex_lock(&v->commit_mutex);
-	v->committing = false;
-	pthread_cond_broadcast(&v->commit_cond);
-	pthread_mutex_unlock(&v->commit_mutex);
-	if (r < 0)
-		volume_error(v, NULL, r, catalog_error(v->cat));
-	return r;
+	if (!p)
+		return -ENOMEM;
+	v->dead_ids = p;
+	for (const struct grave *g = graves; g; g = g->next)
+		if (g->row)
+			p[v->n_dead_ids++] = g->id;
+	return 0;
+}
+
+static int append_deletes(struct volume *v, const struct grave *graves)
+{
+	int r = 0;
+
+	journal_begin(v->journal);
+	for (const struct grave *g = graves; r == 0 && g; g = g->next)
+		if (g->row)
+			r = journal_put_delete(v->journal, g->id);
+	return r < 0 ? r : journal_end(v->journal);
+}
+
+int commit_deletes(struct volume *v, const struct grave *graves)
+{
+	uint64_t bytes = 0;
+
+	for (const struct grave *g = graves; g; g = g->next)
+		bytes += ENTRY_OVERHEAD;
+	commit_lead(v);
+	int r = remember_dead(v, graves);
+	bool fits = bytes <= journal_room(v->journal);
+
+	if (r == 0 && fits)
+		r = append_deletes(v, graves);
+	commit_unlead(v);
+	return r == 0 && !fits ? checkpoint(v) : r;
 }

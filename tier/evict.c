@@ -361,16 +361,6 @@ int tfile_demote_step(struct tfile *f, uint64_t budget, bool force, uint64_t *ne
 }
 
 /* ---- unlinked files ----------------------------------------------------------------------- */
-static int delete_rows(struct volume *v, void *arg)
-{
-	int r = 0;
-
-	for (const struct grave *g = arg; r == 0 && g; g = g->next)
-		if (g->row)
-			r = catalog_delete_file(v->cat, g->id);
-	return r;
-}
-
 static void put_back(struct volume *v, struct grave *list)
 {
 	struct grave *last = list;
@@ -407,7 +397,7 @@ int bury_step(struct volume *v)
 	int r = any_grave(list, true) && syncfs(v->src->root_fd) < 0 ? neg_errno() : 0;
 
 	if (r == 0 && any_grave(list, false))
-		r = commit_run(v, delete_rows, list);
+		r = commit_deletes(v, list);
 	if (r < 0) {
 		put_back(v, list);
 		return r;

@@ -5,6 +5,7 @@
  * Locks, in the order in which they may be taken (DESIGN.md has the table):
  *   tfile.src_mutex  one changer of SRC's content at a time; held over SRC I/O
  *   tfile.ranges     reservation of a byte range; held over SSD and SRC I/O
+ *   volume.catalog_mutex  one catalog transaction at a time; held over SSD syncs and sqlite
  *   volume.commit_*  not held but waited for: one batch at a time, held over SSD syncs
  *   tfile.load_mutex one opener and loader; held over SRC open, catalog reads, settling
  *   tfile.obj_mutex  one opener of the object; held over SSD open and create
@@ -22,6 +23,7 @@
 #include "db/base.h"
 #include "db/catalog.h"
 #include "tier/ghost.h"
+#include "tier/journal.h"
 #include "tier/map.h"
 #include "tier/policy.h"
 #include "tier/rangelock.h"
@@ -73,7 +75,7 @@ struct tfile {
 	bool idle;
 
 	/* volume.lists_lock */
-	struct list_link changed, dirty, garbage;
+	struct list_link changed, uncheckpointed, dirty, garbage;
 
 	pthread_mutex_t src_mutex;
 	pthread_mutex_t load_mutex; /* opening of SRC, loading of the map */
@@ -84,7 +86,8 @@ struct tfile {
 	struct map map;
 	bool map_loaded;
 	uint64_t id;	     /* 0 = never had a row or an object */
-	bool row;	     /* the catalog has a row of this file */
+	bool row;	     /* the durable state, journal included, has a row of this file */
+	bool catalog_row;    /* the catalog has one */
 	char *path;	     /* owned, may be NULL */
 	uint64_t size;	     /* as the mount shows it */
 	bool attr_owned;     /* mtime (and maybe size) here are newer than SRC's */
@@ -113,6 +116,9 @@ struct tfile {
 	bool durable_dirty; /* the catalog says dirty, attr_owned or has an intent */
 	bool busy, busy_durable;     /* CAT_F_SRC_BUSY: wanted, and known durable */
 	bool obj_new; /* its directory entry is not durable yet */
+	/* Batches that put data of this file into the journal, and how many of them a sync of
+	 * the object has made obsolete; failed commits, and how many a sync has made up for. */
+	uint64_t journal_data, journal_data_done, sync_wanted, sync_done;
 	uint64_t garbage_lo, garbage_hi; /* absent blocks here may still occupy the object */
 	uint64_t commit_gen;
 	int commit_error;      /* of the last commit of this file, by commit_gen */
@@ -157,7 +163,7 @@ struct volume {
 	bool unclean;		   /* the last daemon did not finish */
 	_Atomic uint64_t next_id;
 	uint64_t first_new_id; /* objects with smaller ids are from earlier mounts */
-	uint64_t cap_blocks;
+	uint64_t cap_blocks, ssd_bytes; /* ssd_bytes: size of the filesystem */
 
 	pthread_mutex_t files_lock;
 	struct tfile **table; /* chains by hash */
@@ -166,7 +172,8 @@ struct volume {
 	unsigned n_idle;
 
 	pthread_mutex_t lists_lock;
-	struct file_list changed, dirty, garbage;
+	/* changed: not committed; uncheckpointed: committed to the journal only */
+	struct file_list changed, uncheckpointed, dirty, garbage;
 	struct promote_entry *promote_queue; /* ring of PROMOTE_QUEUE_MAX */
 	unsigned promote_head, promote_count;
 	struct grave *graves;
@@ -174,6 +181,12 @@ struct volume {
 	struct src_key *pinned_dirs; /* owned array */
 	unsigned n_pinned_dirs;
 	bool flushing;
+
+	pthread_mutex_t catalog_mutex; /* one transaction; outermost of the commit locks */
+	struct journal *journal;       /* used by the leader only */
+	struct journal *old_journal;   /* during mount: the one to replay */
+	uint64_t *dead_ids;	       /* owned; rows to delete with the next checkpoint */
+	unsigned n_dead_ids;
 
 	pthread_mutex_t commit_mutex;
 	pthread_cond_t commit_cond;
@@ -220,6 +233,8 @@ int tfile_open_src(struct tfile *f, int flags); /* a descriptor of the caller's 
 bool tfile_open_for_write(struct tfile *f);
 void tfile_changed_locked(struct tfile *f);
 void tfile_account_locked(struct tfile *f);
+/* The same for blocks just written to the object: they are not durable yet. */
+int tfile_written_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state);
 /* All blocks of [start, end) to state, with accounting and lists; f->lock held. */
 int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state);
 void tfile_set_mtime_locked(struct tfile *f);
@@ -243,8 +258,22 @@ void commit_release(struct volume *v);
 /* Make everything durable that is in memory about f now. Joins or leads a batch. */
 int commit_file(struct tfile *f);
 int commit_files(struct volume *v, struct tfile **files, unsigned n);
-/* A transaction of the caller's own (pins of directories, burials): fn runs inside. */
-int commit_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg);
+void commit_result_locked(struct tfile *f, uint64_t gen, int r);
+/* Rows of unlinked files: durable in the journal, out of the catalog with the next checkpoint. */
+int commit_deletes(struct volume *v, const struct grave *graves);
+/* Be the leader for a moment: no batch is under way between the two. */
+void commit_lead(struct volume *v);
+void commit_unlead(struct volume *v);
+
+/* ---- checkpoint.c ---- */
+/* Everything that is changed or only in the journal, to the catalog; then the journal is empty up
+ * to where it stood. */
+int checkpoint(struct volume *v);
+/* A transaction of the caller's own (pins of directories, marks): fn runs inside. */
+int catalog_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg);
+
+/* ---- replay.c ---- */
+int replay_journal(struct volume *v, char *error, size_t error_size);
 
 /* ---- object.c ---- */
 #define OBJECT_DIRS 256u

@@ -262,9 +262,8 @@ static void note_write_locked(struct tfile *f, uint64_t end)
 static int mark_written(struct tfile *f, uint64_t start, uint64_t end)
 {
 	pthread_mutex_lock(&f->lock);
-	f->obj_wseq++;
 	note_write_locked(f, end);
-	int r = tfile_map_set_locked(f, round_down_u64(start, BLOCK_BYTES),
+	int r = tfile_written_locked(f, round_down_u64(start, BLOCK_BYTES),
 				     round_up_u64(end, BLOCK_BYTES), BLOCK_DIRTY);
 
 	for (uint64_t e = start; r == 0 && e < end; e = (e / EXTENT_BYTES + 1) * EXTENT_BYTES)

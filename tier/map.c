@@ -95,10 +95,20 @@ static bool words_empty(const uint64_t *w)
 	return true;
 }
 
+bool map_group_empty(const struct map_group *g)
+{
+	return !g->pinned && !g->intent && words_empty(g->present);
+}
+
+static bool stored(uint64_t seq, uint64_t stored_seq)
+{
+	return stored_seq == 0 || seq == stored_seq;
+}
+
 static bool group_idle(const struct map_group *g)
 {
-	return g->seq == g->committed_seq && !g->pinned && !g->intent && !g->intent_durable &&
-	       !g->removal && words_empty(g->present);
+	return map_group_empty(g) && !g->intent_durable && !g->removal &&
+	       stored(g->seq, g->committed_seq) && stored(g->seq, g->checkpoint_seq);
 }
 
 void map_prune(struct map *m)
@@ -183,7 +193,8 @@ struct map_run map_run_at(const struct map *m, uint64_t start, uint64_t end)
 	return run;
 }
 
-static uint64_t next_set(const struct map *m, uint64_t off, bool dirty)
+/* `bitmap`: offset of the bitmap in the group. */
+static uint64_t next_set(const struct map *m, uint64_t off, size_t bitmap)
 {
 	uint64_t index = off / GROUP_BYTES;
 	unsigned from = (off % GROUP_BYTES) / BLOCK_BYTES;
@@ -194,7 +205,7 @@ static uint64_t next_set(const struct map *m, uint64_t off, bool dirty)
 		if (g->index != index)
 			from = 0;
 		for (unsigned w = from / 64; w < BITMAP_WORDS; w++) {
-			uint64_t bits = dirty ? g->dirty[w] : g->present[w];
+			uint64_t bits = ((const uint64_t *)((const char *)g + bitmap))[w];
 
 			if (w == from / 64)
 				bits &= ~0ull << (from % 64);
@@ -210,12 +221,12 @@ static uint64_t next_set(const struct map *m, uint64_t off, bool dirty)
 
 uint64_t map_next_present(const struct map *m, uint64_t off)
 {
-	return next_set(m, off, false);
+	return next_set(m, off, offsetof(struct map_group, present));
 }
 
 uint64_t map_next_dirty(const struct map *m, uint64_t off)
 {
-	return next_set(m, off, true);
+	return next_set(m, off, offsetof(struct map_group, dirty));
 }
 
 static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t mask,
@@ -229,6 +240,8 @@ static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t ma
 		g->present[w] &= ~mask;
 		g->dirty[w] &= ~mask;
 		g->wb[w] &= ~mask;
+		m->unsynced_blocks -= (uint64_t)__builtin_popcountll(g->unsynced[w] & mask);
+		g->unsynced[w] &= ~mask;
 		if (old_present & mask) {
 			g->removal |= g->committed_seq > 0;
 			g->sum_valid &= ~extent;
@@ -362,11 +375,43 @@ void map_group_store(const struct map_group *g, struct cat_group *ret_row)
 	memcpy(row->heat, g->heat, sizeof(row->heat));
 }
 
-void map_group_row_gone(struct map_group *g)
+static void unsynced_in_group(struct map *m, struct map_group *g, unsigned from, unsigned to)
 {
-	g->removal = g->intent_durable = false;
-	g->committed_seq = 0;
-	g->seq = g->pinned || g->intent || !words_empty(g->present);
+	for (unsigned w = from / 64; w <= (to - 1) / 64; w++) {
+		unsigned lo = w == from / 64 ? from % 64 : 0;
+		unsigned hi = w == (to - 1) / 64 ? (to - 1) % 64 + 1 : 64;
+		uint64_t mask = span_mask(lo, hi) & ~g->unsynced[w];
+
+		g->unsynced[w] |= mask;
+		m->unsynced_blocks += (uint64_t)__builtin_popcountll(mask);
+	}
+}
+
+void map_set_unsynced(struct map *m, uint64_t start, uint64_t end)
+{
+	for (uint64_t at = start; at < end;) {
+		uint64_t base = round_down_u64(at, GROUP_BYTES);
+		uint64_t to = min_u64(end, base + GROUP_BYTES);
+		struct map_group *g = map_find(m, base / GROUP_BYTES);
+
+		assert(g);
+		unsynced_in_group(m, g, (unsigned)((at - base) / BLOCK_BYTES),
+				  (unsigned)((to - base) / BLOCK_BYTES));
+		at = to;
+	}
+}
+
+void map_clear_unsynced(struct map *m)
+{
+	for (unsigned i = 0; m->unsynced_blocks && i < m->n_groups; i++)
+		memset(m->groups[i]->unsynced, 0, sizeof(m->groups[i]->unsynced));
+	m->unsynced_blocks = 0;
+}
+
+uint64_t map_next_unsynced(const struct map *m, uint64_t off)
+{
+	return m->unsynced_blocks ? next_set(m, off, offsetof(struct map_group, unsynced))
+				  : MAP_END;
 }
 
 int map_load(struct map *m, const struct cat_group *row)
@@ -390,7 +435,7 @@ int map_load(struct map *m, const struct cat_group *row)
 	g->pinned = row->pinned;
 	memcpy(g->heat, row->heat, sizeof(g->heat));
 	g->intent = g->intent_durable = row->flags & CAT_G_INTENT;
-	g->seq = g->committed_seq = 1;
+	g->seq = g->committed_seq = g->checkpoint_seq = 1;
 	return 0;
 }
 

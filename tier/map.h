@@ -3,7 +3,7 @@
  * map.h - the block map of one file: for each 4 KiB block absent, clean or dirty.
  *
  * Two levels: a sorted array of groups, each of 4096 blocks (16 MiB) in 64 extents (256 KiB), so
- * a fully cached GiB costs 64 groups of about 2.2 KiB, 140 KiB; one cached block in an otherwise
+ * a fully cached GiB costs 64 groups of 2.8 KiB, 180 KiB; one cached block in an otherwise
  * empty 16 MiB costs one group. The map knows nothing of files, locks or disks: the owner (struct
  * tfile) holds its lock around every call.
  *
@@ -15,8 +15,9 @@
  *   removal   some block was made absent and the catalog does not know yet: the durable state may
  *             still say clean for it, so writing there counts as overwriting a clean block (I2),
  *             and its space is not released yet (I4)
- *   seq       bumped at each change of the durable part; the committer stores what it saw in
- *             committed_seq (0 = the catalog has no row of this group)
+ *   unsynced  present blocks whose data is not durable yet, neither in object nor journal (I1)
+ *   seq       bumped at each change of the durable part; committed_seq and checkpoint_seq are what
+ *             of it journal or catalog, and the catalog, have (0 = no row of this group)
  */
 #ifndef HYBRIDFS_TIER_MAP_H
 #define HYBRIDFS_TIER_MAP_H
@@ -40,9 +41,10 @@ struct map_group {
 	uint64_t present[BITMAP_WORDS]; /* one word = one extent */
 	uint64_t dirty[BITMAP_WORDS];
 	uint64_t wb[BITMAP_WORDS];
+	uint64_t unsynced[BITMAP_WORDS];
 	uint64_t sum[CAT_EXTENTS_PER_GROUP];
 	uint64_t sum_valid, pinned, touched;
-	uint64_t seq, committed_seq;
+	uint64_t seq, committed_seq, checkpoint_seq;
 	uint8_t heat[CAT_EXTENTS_PER_GROUP];
 	bool intent, intent_durable, removal;
 };
@@ -53,6 +55,7 @@ struct map {
 	struct map_group **groups; /* owned, sorted by index */
 	unsigned n_groups, cap;
 	uint64_t present_blocks, dirty_blocks;
+	uint64_t unsynced_blocks;
 	uint64_t changes; /* bumped whenever a block's state changes */
 };
 
@@ -94,8 +97,11 @@ void map_set_intent(struct map *m, uint64_t start, uint64_t end);
 bool map_has_intent(const struct map *m);
 
 void map_group_store(const struct map_group *g, struct cat_group *ret_row);
-/* The catalog has no row of this group any more: what it holds now has to be stored anew. */
-void map_group_row_gone(struct map_group *g);
+bool map_group_empty(const struct map_group *g); /* nothing in it that a row would say */
+/* Blocks just written: present, and not durable yet. */
+void map_set_unsynced(struct map *m, uint64_t start, uint64_t end);
+void map_clear_unsynced(struct map *m);
+uint64_t map_next_unsynced(const struct map *m, uint64_t off); /* UINT64_MAX at the end */
 /* Adds a group read from the catalog. -EEXIST, -ENOMEM. */
 int map_load(struct map *m, const struct cat_group *row);
 

@@ -163,7 +163,7 @@ static int store_dir(struct volume *v, void *arg)
 int volume_pin_dir(struct volume *v, const struct src_key *key, const char *path)
 {
 	struct dir_pin d = { .key = key, .path = path, .pin = true };
-	int r = commit_run(v, store_dir, &d);
+	int r = catalog_run(v, store_dir, &d);
 
 	return r < 0 ? r : volume_remember_pinned_dir(v, key);
 }
@@ -171,7 +171,7 @@ int volume_pin_dir(struct volume *v, const struct src_key *key, const char *path
 int volume_unpin_dir(struct volume *v, const struct src_key *key)
 {
 	struct dir_pin d = { .key = key };
-	int r = commit_run(v, store_dir, &d);
+	int r = catalog_run(v, store_dir, &d);
 
 	if (r == 0)
 		forget_dir(v, key);
@@ -226,5 +226,5 @@ void volume_paths_renamed(struct volume *v, const char *from, const char *to)
 		tfile_put(files[i]);
 	}
 	free(files);
-	(void)commit_run(v, rename_rows, &n); /* hints only; failure is logged there */
+	(void)catalog_run(v, rename_rows, &n); /* hints only; failure is logged there */
 }

@@ -104,8 +104,7 @@ static int install_run(struct tfile *f, const char *buf, uint64_t base, unsigned
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);
-	f->obj_wseq++;
-	r = tfile_map_set_locked(f, base + b * BLOCK_BYTES, base + e * BLOCK_BYTES, BLOCK_CLEAN);
+	r = tfile_written_locked(f, base + b * BLOCK_BYTES, base + e * BLOCK_BYTES, BLOCK_CLEAN);
 	pthread_mutex_unlock(&f->lock);
 	return r;
 }

@@ -45,9 +45,8 @@ static int zero_in_block(struct tfile *f, uint64_t from, uint64_t to)
 	int r = write_full(f->obj_fd, zeros, to - from, from);
 
 	pthread_mutex_lock(&f->lock);
-	f->obj_wseq++;
 	if (r == 0)
-		r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
+		r = tfile_written_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
 	pthread_mutex_unlock(&f->lock);
 	return r;
 }
@@ -341,23 +340,6 @@ static int sync_src(struct tfile *f, bool data_only)
 	return 0;
 }
 
-static int sync_object(struct tfile *f)
-{
-	pthread_mutex_lock(&f->lock);
-	uint64_t upto = f->obj_wseq;
-	bool needed = upto != f->obj_sseq;
-
-	pthread_mutex_unlock(&f->lock);
-	if (!needed)
-		return 0;
-	if (fdatasync(f->obj_fd) < 0)
-		return neg_errno();
-	pthread_mutex_lock(&f->lock);
-	f->obj_sseq = max_u64(f->obj_sseq, upto);
-	pthread_mutex_unlock(&f->lock);
-	return 0;
-}
-
 int tfile_fsync(struct tfile *f, bool data_only)
 {
 	__atomic_fetch_add(&f->fsync_seq, 1, __ATOMIC_RELAXED);
@@ -366,9 +348,10 @@ int tfile_fsync(struct tfile *f, bool data_only)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);
-	bool commit = f->id && (data_only ? f->data_seq != f->committed_data_seq
-					  : f->seq != f->committed_seq);
+	bool commit = f->id && (f->obj_wseq != f->obj_sseq ||
+				(data_only ? f->data_seq != f->committed_data_seq
+					   : f->seq != f->committed_seq));
 
 	pthread_mutex_unlock(&f->lock);
-	return commit ? commit_file(f) : sync_object(f);
+	return commit ? commit_file(f) : 0;
 }

@@ -7,56 +7,25 @@
 #define MINUTE_NS (60 * SECOND_NS)
 #define BURY_INTERVAL_NS (5 * SECOND_NS)
 #define WAIT_MAX_NS (30 * SECOND_NS)
+#define CHECKPOINT_INTERVAL_NS MINUTE_NS
 
-/* ---- commits by age ----------------------------------------------------------------------- */
-/* Up to `max` changed files that are due, oldest first, referenced. */
-static unsigned collect_changed(struct volume *v, struct tfile **files, unsigned max,
-				int64_t before_ns, int64_t *ret_next_ns)
+/* ---- checkpoints by age and by fill ------------------------------------------------------- */
+/* Since when the oldest file of the list waits; INT64_MAX: it is empty. */
+static int64_t oldest(struct volume *v, const struct file_list *l)
 {
-	unsigned n = 0;
+	int64_t since = INT64_MAX;
 
-	*ret_next_ns = INT64_MAX;
 	pthread_mutex_lock(&v->lists_lock);
-	for (struct tfile *f = v->changed.head; f && n < max; f = f->changed.next) {
-		int64_t since = f->changed.since_ns;
-
-		if (since > before_ns) {
-			*ret_next_ns = since;
-			break;
-		}
-		tfile_ref(f);
-		files[n++] = f;
-	}
+	if (l->head)
+		since = l == &v->changed ? l->head->changed.since_ns
+					 : l->head->uncheckpointed.since_ns;
 	pthread_mutex_unlock(&v->lists_lock);
-	return n;
-}
-
-static int commit_changed(struct volume *v, int64_t before_ns, int64_t *ret_next_ns)
-{
-	struct tfile **files = calloc(COMMIT_BATCH_MAX, sizeof(*files));
-
-	if (!files)
-		return -ENOMEM;
-	unsigned n = collect_changed(v, files, COMMIT_BATCH_MAX, before_ns, ret_next_ns);
-	int r = n ? commit_files(v, files, n) : 0;
-
-	for (unsigned i = 0; i < n; i++)
-		tfile_put(files[i]);
-	free(files);
-	return r < 0 ? r : (int)n;
+	return since;
 }
 
 int volume_commit(struct volume *v)
 {
-	int64_t next;
-	int r;
-
-	/* A snapshot empties the list even when the commit fails and puts it back: no endless
-	 * loop, because a failure ends it. */
-	do {
-		r = commit_changed(v, INT64_MAX, &next);
-	} while (r > 0);
-	return r;
+	return checkpoint(v);
 }
 
 /* ---- minute by minute --------------------------------------------------------------------- */
@@ -81,20 +50,32 @@ static void tick(struct volume *v, int64_t now_ns)
 }
 
 /* ---- one step ----------------------------------------------------------------------------- */
+/* What nobody asked to be durable is committed after 5 s, as ext4 does; the journal is emptied when
+ * it is a quarter full, or a minute after it got something. */
+static bool checkpoint_wanted(struct volume *v, int64_t now_ns)
+{
+	int64_t changed = oldest(v, &v->changed), journaled = oldest(v, &v->uncheckpointed);
+
+	v->commit_due_ns = INT64_MAX;
+	if (changed != INT64_MAX)
+		v->commit_due_ns = changed + COMMIT_INTERVAL_NS;
+	if (journaled != INT64_MAX && journaled + CHECKPOINT_INTERVAL_NS < v->commit_due_ns)
+		v->commit_due_ns = journaled + CHECKPOINT_INTERVAL_NS;
+	return now_ns >= v->commit_due_ns ||
+	       journal_used(v->journal) > journal_size(v->journal) / 4;
+}
+
 static int commit_due(struct volume *v, int64_t now_ns)
 {
-	int64_t next;
-
-	if (now_ns < v->commit_retry_ns)
+	if (now_ns < v->commit_retry_ns || !checkpoint_wanted(v, now_ns))
 		return 0;
-	int r = commit_changed(v, now_ns - COMMIT_INTERVAL_NS, &next);
+	int r = checkpoint(v);
 
-	v->commit_due_ns = next == INT64_MAX ? INT64_MAX : next + COMMIT_INTERVAL_NS;
 	if (r < 0)
 		v->commit_retry_ns = now_ns + SECOND_NS;
-	if (r > 0)
+	else
 		(void)reclaim_step(v);
-	return r;
+	return r < 0 ? r : 1;
 }
 
 static int bury_due(struct volume *v, int64_t now_ns)
@@ -112,10 +93,10 @@ static int64_t time_to_wait(struct volume *v, int64_t now_ns)
 	int64_t until = now_ns + WAIT_MAX_NS;
 
 	pthread_mutex_lock(&v->lists_lock);
-	if (v->changed.count && v->commit_due_ns < until)
-		until = v->commit_due_ns;
-	if (v->changed.count && v->commit_due_ns == INT64_MAX)
+	if (v->changed.count && until > now_ns + COMMIT_INTERVAL_NS)
 		until = now_ns + COMMIT_INTERVAL_NS;
+	if (v->commit_due_ns < until)
+		until = v->commit_due_ns;
 	if (v->graves && v->bury_at_ns < until)
 		until = v->bury_at_ns;
 	if (v->dirty.count || v->garbage.count)

@@ -54,7 +54,7 @@ static void set_path_locked(struct tfile *f, const char *path)
 static void init_from_row(struct tfile *f, const struct cat_file *row)
 {
 	f->id = row->id;
-	f->row = true;
+	f->row = f->catalog_row = true;
 	f->pinned = row->flags & CAT_F_PINNED;
 	f->pin_ranges = row->flags & CAT_F_PIN_RANGES;
 	f->attr_owned = row->flags & CAT_F_ATTR_OWNED;
@@ -408,6 +408,7 @@ void tfile_dead(struct tfile *f)
 	pthread_mutex_unlock(&v->files_lock);
 	pthread_mutex_unlock(&f->lock);
 	file_list_remove(v, &v->changed, f);
+	file_list_remove(v, &v->uncheckpointed, f);
 	file_list_remove(v, &v->dirty, f);
 	file_list_remove(v, &v->garbage, f);
 }
@@ -491,6 +492,17 @@ int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum blo
 		note_garbage_locked(f, start, end);
 	tfile_changed_locked(f);
 	tfile_account_locked(f);
+	return 0;
+}
+
+int tfile_written_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state)
+{
+	int r = tfile_map_set_locked(f, start, end, state);
+
+	if (r < 0)
+		return r;
+	f->obj_wseq++;
+	map_set_unsynced(&f->map, start, end);
 	return 0;
 }
 

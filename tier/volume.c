@@ -90,6 +90,7 @@ static struct volume *volume_new(struct src *src, const struct volume_options *o
 	v->dir_fd = v->objects_fd = v->lock_fd = -1;
 	v->changed.offset = offsetof(struct tfile, changed);
 	v->dirty.offset = offsetof(struct tfile, dirty);
+	v->uncheckpointed.offset = offsetof(struct tfile, uncheckpointed);
 	v->garbage.offset = offsetof(struct tfile, garbage);
 	pthread_mutex_init(&v->files_lock, NULL);
 	pthread_mutex_init(&v->lists_lock, NULL);
@@ -143,6 +144,16 @@ static int set_cap(struct volume *v, char *error, size_t error_size)
 		return -ENOSPC;
 	}
 	v->cap_blocks = cap / BLOCK_BYTES;
+	return 0;
+}
+
+static int ssd_size(struct volume *v)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(v->objects_fd, &fs) < 0)
+		return neg_errno();
+	v->ssd_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
 	return 0;
 }
 
@@ -207,12 +218,20 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	v->first_new_id = o.first_id;
 	atomic_store(&v->next_id, o.first_id);
 	r = object_init_dirs(v);
+	/* After a crash of the daemon alone data may still be in the SSD's page cache only, and
+	 * whoever reads it now relies on it. */
+	if (r == 0 && v->unclean && syncfs(v->objects_fd) < 0)
+		r = neg_errno();
+	if (r == 0)
+		r = ssd_size(v);
+	if (r == 0)
+		r = replay_journal(v, error, error_size);
 	if (r == 0)
 		r = recover_volume(v);
 	if (r == 0)
 		r = set_cap(v, error, error_size);
 	if (r == 0)
-		r = commit_run(v, mark_open, &o);
+		r = catalog_run(v, mark_open, &o);
 	if (r < 0 && !*error)
 		snprintf(error, error_size, "%s: cannot open the volume: %s", v->dir_path,
 			 strerror(-r));
@@ -221,7 +240,8 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 
 static void drop_everything(struct volume *v)
 {
-	struct file_list *lists[] = { &v->changed, &v->dirty, &v->garbage };
+	struct file_list *lists[] = { &v->changed, &v->uncheckpointed, &v->dirty,
+				      &v->garbage };
 	struct tfile *f;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lists); i++)
@@ -297,7 +317,7 @@ int volume_close(struct volume *v)
 		r = bury_step(v);
 	}
 	if (r == 0)
-		r = commit_run(v, mark_clean, NULL);
+		r = catalog_run(v, mark_clean, NULL);
 	drop_everything(v);
 	volume_free(v);
 	return r;

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The checkpoint: everything that is changed, or only in the journal, goes to the catalog in one
+ * transaction, together with the position in the journal from which replay must start after it.
+ *
+ * (1) As leader of the committer, so that no batch is under way: snapshot every such file, remember
+ * the journal's position; then batches go on. (2) Sync the objects: data that was durable only in the
+ * journal is durable in them now. (3) The transaction. (4) The journal before the position is
+ * free. Batches that ran since (1) are behind the position and newer than what (3) stores, so
+ * replaying them over it gives the newest state. Crash before (3) ends: old catalog, old position.
+ */
+#include <string.h>
+
+#include "tier/snapshot.h"
+
+struct gathered {
+	struct tfile **files; /* references */
+	unsigned n, cap;
+};
+
+static int gather(struct volume *v, struct file_list *l, struct gathered *g)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&v->lists_lock);
+	if (g->n + l->count > g->cap) {
+		struct tfile **p = reallocarray(g->files, g->n + l->count, sizeof(*p));
+
+		if (p) {
+			g->files = p;
+			g->cap = g->n + (unsigned)l->count;
+		} else {
+			r = -ENOMEM;
+		}
+	}
+	for (struct tfile *f = l->head; r == 0 && f;) {
+		struct tfile *next = l == &v->changed ? f->changed.next : f->uncheckpointed.next;
+		bool twice = l == &v->uncheckpointed && f->changed.linked;
+
+		if (!twice) {
+			tfile_ref(f);
+			g->files[g->n++] = f;
+		}
+		f = next;
+	}
+	pthread_mutex_unlock(&v->lists_lock);
+	return r;
+}
+
+/* ---- (3) ---------------------------------------------------------------------------------- */
+static int store_snapshot(struct volume *v, const struct snapshot *s)
+{
+	if (s->delete_row) {
+		int r = catalog_delete_file(v->cat, s->f->id);
+
+		return r == -ENOENT ? 0 : r;
+	}
+	int r = catalog_put_file(v->cat, &s->row);
+
+	for (unsigned i = 0; r == 0 && i < s->n_groups; i++)
+		r = catalog_put_group(v->cat, s->row.id, &s->groups[i]);
+	return r;
+}
+
+struct checkpointing {
+	struct snapshot *s;
+	unsigned n;
+	struct journal_pos pos;
+	const uint64_t *dead;
+	unsigned n_dead;
+};
+
+static int store_all(struct volume *v, void *arg)
+{
+	const struct checkpointing *c = arg;
+	char text[JOURNAL_POS_TEXT];
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < c->n_dead; i++) {
+		r = catalog_delete_file(v->cat, c->dead[i]);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	for (unsigned i = 0; r == 0 && i < c->n; i++)
+		if (!c->s[i].error && !c->s[i].skip)
+			r = store_snapshot(v, &c->s[i]);
+	if (r < 0)
+		return r;
+	journal_pos_format(&c->pos, text);
+	return catalog_put_meta(v->cat, "journal", text);
+}
+
+/* The caller holds catalog_mutex. */
+static int transaction(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
+{
+	int r = catalog_begin(v->cat);
+
+	if (r < 0)
+		return r;
+	r = fn(v, arg);
+	if (r < 0)
+		catalog_rollback(v->cat);
+	else
+		r = catalog_commit(v->cat);
+	return r;
+}
+
+int catalog_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
+{
+	pthread_mutex_lock(&v->catalog_mutex);
+	int r = transaction(v, fn, arg);
+
+	pthread_mutex_unlock(&v->catalog_mutex);
+	if (r < 0)
+		volume_error(v, NULL, r, catalog_error(v->cat));
+	return r;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+static bool any_failed(const struct snapshot *s, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (s[i].error)
+			return true;
+	return false;
+}
+
+/* A file whose snapshot failed has its state in the journal only: the journal must stay. */
+static int finish(struct volume *v, struct checkpointing *c, int r)
+{
+	bool keep = any_failed(c->s, c->n);
+
+	for (unsigned i = 0; i < c->n; i++) {
+		if (r == 0 && c->s[i].error)
+			r = c->s[i].error;
+	}
+	for (unsigned i = 0; i < c->n; i++)
+		snapshot_finish(&c->s[i], false, 0, r);
+	if (r < 0 || keep)
+		return r;
+	commit_lead(v);
+	if (c->n_dead) {
+		v->n_dead_ids -= c->n_dead;
+		memmove(v->dead_ids, v->dead_ids + c->n_dead,
+			v->n_dead_ids * sizeof(*v->dead_ids));
+	}
+	if (!journal_pos_none(&c->pos))
+		journal_checkpointed(v->journal, &c->pos);
+	commit_unlead(v);
+	return 0;
+}
+
+static uint64_t *copy_dead_locked(struct volume *v, unsigned *ret_n)
+{
+	uint64_t *p = v->n_dead_ids ? malloc(v->n_dead_ids * sizeof(*p)) : NULL;
+
+	*ret_n = p ? v->n_dead_ids : 0;
+	if (p)
+		memcpy(p, v->dead_ids, *ret_n * sizeof(*p));
+	return p;
+}
+
+static int run(struct volume *v)
+{
+	struct gathered g = { 0 };
+	struct checkpointing c = { 0 };
+
+	commit_lead(v);
+	int r = gather(v, &v->changed, &g);
+
+	if (r == 0)
+		r = gather(v, &v->uncheckpointed, &g);
+	c.s = r == 0 && g.n ? calloc(g.n, sizeof(*c.s)) : NULL;
+	if (g.n && !c.s)
+		r = -ENOMEM;
+	for (; r == 0 && c.n < g.n; c.n++)
+		snapshot_take(&c.s[c.n], g.files[c.n], false);
+	uint64_t *dead = copy_dead_locked(v, &c.n_dead);
+
+	c.dead = dead;
+	journal_position(v->journal, &c.pos);
+	commit_unlead(v);
+	if (r == 0)
+		snapshot_sync(v, c.s, c.n);
+	/* Failed snapshots would be missing: then nothing is stored, the journal has it all. */
+	if (r == 0 && !any_failed(c.s, c.n))
+		r = transaction(v, store_all, &c);
+	if (r < 0)
+		volume_error(v, NULL, r, catalog_error(v->cat));
+	r = finish(v, &c, r);
+	for (unsigned i = 0; i < g.n; i++)
+		tfile_put(g.files[i]);
+	free(g.files);
+	free(c.s);
+	free(dead);
+	return r;
+}
+
+int checkpoint(struct volume *v)
+{
+	pthread_mutex_lock(&v->catalog_mutex);
+	int r = run(v);
+
+	pthread_mutex_unlock(&v->catalog_mutex);
+	return r;
+}

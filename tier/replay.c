@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The journal at mount: what was made durable since the last checkpoint goes into objects and
+ * catalog, then a journal for this mount is ready.
+ *
+ * Two passes over the frames: the first learns which data is obsolete (the object was synced later,
+ * or the file deleted), the second writes data to the objects and rows to the catalog, in one
+ * transaction that also names the new journal. Objects are synced before it (I1). A crash anywhere
+ * in between: the old position is still in the catalog, everything is done again, same result.
+ * After a clean unmount there is nothing to replay and the journal is used on.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tier/internal.h"
+
+/* ---- what the first pass learns: per file, from which frame on its data counts ------------- */
+struct horizon {
+	uint64_t file_id, frame; /* file_id 0: free */
+};
+
+struct horizons {
+	struct horizon *slots; /* owned */
+	size_t n, size;	       /* size: a power of two */
+};
+
+static struct horizon *find_slot(struct horizon *slots, size_t size, uint64_t id)
+{
+	size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (size - 1);
+
+	while (slots[i].file_id && slots[i].file_id != id)
+		i = (i + 1) & (size - 1);
+	return &slots[i];
+}
+
+static int grow(struct horizons *h)
+{
+	size_t size = h->size ? h->size * 2 : 256;
+	struct horizon *slots = calloc(size, sizeof(*slots));
+
+	if (!slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < h->size; i++)
+		if (h->slots[i].file_id)
+			*find_slot(slots, size, h->slots[i].file_id) = h->slots[i];
+	free(h->slots);
+	h->slots = slots;
+	h->size = size;
+	return 0;
+}
+
+static int learn(void *arg, const struct journal_entry *e)
+{
+	struct horizons *h = arg;
+
+	if (e->type != J_SYNCED && e->type != J_DELETE)
+		return 0;
+	if (2 * h->n >= h->size) {
+		int r = grow(h);
+
+		if (r < 0)
+			return r;
+	}
+	struct horizon *s = find_slot(h->slots, h->size, e->file_id);
+
+	h->n += s->file_id == 0;
+	*s = (struct horizon){ .file_id = e->file_id, .frame = e->frame };
+	return 0;
+}
+
+static bool is_obsolete(const struct horizons *h, const struct journal_entry *e)
+{
+	return h->size && e->frame < find_slot(h->slots, h->size, e->file_id)->frame;
+}
+
+/* ---- second pass -------------------------------------------------------------------------- */
+struct replay {
+	struct volume *v;
+	struct horizons horizons;
+	struct src_key key; /* of the last file row: a new object is described by it */
+	int fd;		    /* owned; the object of `fd_id` */
+	uint64_t fd_id;
+	uint64_t frames;
+};
+
+static int open_object(struct replay *p, uint64_t id)
+{
+	if (p->fd >= 0 && p->fd_id == id)
+		return 0;
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = object_open(p->v, id);
+	if (p->fd == -ENOENT)
+		p->fd = object_create(p->v, id, &p->key, NULL);
+	p->fd_id = id;
+	if (p->fd >= 0)
+		return 0;
+	int r = p->fd;
+
+	p->fd = -1;
+	return r;
+}
+
+static int apply_data(struct replay *p, const struct journal_entry *e)
+{
+	if (is_obsolete(&p->horizons, e))
+		return 0;
+	int r = open_object(p, e->file_id);
+
+	return r < 0 ? r : write_full(p->fd, e->data, e->len, e->off);
+}
+
+static int apply_file(struct replay *p, const struct journal_entry *e)
+{
+	p->key = (struct src_key){ .len = e->file.key_len };
+	memcpy(p->key.data, e->file.key, e->file.key_len);
+	return catalog_put_file(p->v->cat, &e->file);
+}
+
+static int apply(void *arg, const struct journal_entry *e)
+{
+	struct replay *p = arg;
+	int r;
+
+	switch (e->type) {
+	case J_FILE:
+		return apply_file(p, e);
+	case J_GROUP:
+		return catalog_put_group(p->v->cat, e->file_id, &e->group);
+	case J_DELETE:
+		r = catalog_delete_file(p->v->cat, e->file_id);
+		return r == -ENOENT ? 0 : r;
+	case J_DATA:
+		return apply_data(p, e);
+	default:
+		return 0;
+	}
+}
+
+/* ---- the new journal ---------------------------------------------------------------------- */
+static uint64_t journal_bytes(const struct volume *v)
+{
+	uint64_t share = v->ssd_bytes / 16;
+
+	return max_u64(JOURNAL_BYTES_MIN, min_u64(share, JOURNAL_BYTES_MAX));
+}
+
+static int name_journal(struct volume *v)
+{
+	struct journal_pos pos;
+	char text[JOURNAL_POS_TEXT];
+
+	journal_position(v->journal, &pos);
+	journal_pos_format(&pos, text);
+	return catalog_put_meta(v->cat, "journal", text);
+}
+
+static int in_transaction(struct volume *v, void *arg)
+{
+	struct replay *p = arg;
+	struct journal *old = v->old_journal;
+	int r = old ? journal_replay(old, apply, p, &p->frames) : 0;
+
+	/* Nobody is told before the data is where the rows say it is. */
+	if (r == 0 && p->frames && syncfs(v->objects_fd) < 0)
+		r = neg_errno();
+	return r < 0 ? r : name_journal(v);
+}
+
+/* Replay `old` (NULL: there is none) into objects and catalog, and start a new journal. */
+static int renew(struct volume *v, const struct journal_pos *pos)
+{
+	struct replay p = { .v = v, .fd = -1 };
+	int r = 0;
+
+	if (v->old_journal) {
+		r = journal_replay(v->old_journal, learn, &p.horizons, &p.frames);
+		journal_rewind(v->old_journal, pos);
+		p.frames = 0;
+	}
+	if (r == 0)
+		r = journal_create(v->dir_fd, !pos->slot, journal_bytes(v), &v->journal);
+	if (r == 0)
+		r = catalog_run(v, in_transaction, &p);
+	if (r == 0) {
+		(void)journal_remove(v->dir_fd, pos->slot);
+		if (p.frames)
+			volume_log(v, 6, "replayed %llu frames of the journal",
+				   (unsigned long long)p.frames);
+	}
+	if (p.fd >= 0)
+		close(p.fd);
+	free(p.horizons.slots);
+	return r;
+}
+
+static int count(void *arg, const struct journal_entry *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* The journal of a clean unmount is empty, and whole behind its end: used on as it is. */
+static bool reuse(struct volume *v, const struct journal_pos *pos)
+{
+	uint64_t frames;
+
+	if (v->unclean || !v->old_journal || journal_size(v->old_journal) + 4096 < journal_bytes(v))
+		return false;
+	if (journal_replay(v->old_journal, count, NULL, &frames) < 0 || frames) {
+		journal_rewind(v->old_journal, pos);
+		return false;
+	}
+	v->journal = TAKE_PTR(v->old_journal);
+	return true;
+}
+
+static int read_position(struct volume *v, struct journal_pos *ret_pos)
+{
+	_cleanup_free_ char *text = NULL;
+	int r = catalog_get_meta(v->cat, "journal", &text);
+
+	*ret_pos = (struct journal_pos){ 0 };
+	if (r == 0)
+		r = journal_pos_parse(text, ret_pos);
+	return r == -ENOENT ? 0 : r;
+}
+
+int replay_journal(struct volume *v, char *error, size_t error_size)
+{
+	struct journal_pos pos;
+	int r = read_position(v, &pos);
+
+	if (r == 0 && !journal_pos_none(&pos)) {
+		r = journal_open(v->dir_fd, &pos, &v->old_journal);
+		if (!v->unclean && (r == -ENOENT || r == -EUCLEAN))
+			r = 0; /* it was empty: nothing is lost with it */
+	}
+	if (r == 0 && !reuse(v, &pos))
+		r = renew(v, &pos);
+	journal_close(TAKE_PTR(v->old_journal));
+	if (r < 0)
+		snprintf(error, error_size,
+			 "%s/journal.%u: %s; what was synced since the last checkpoint is in it: "
+			 "hybridfs check --repair goes on without",
+			 v->dir_path, pos.slot, r == -ENOENT ? "missing" : strerror(-r));
+	return r;
+}

@@ -105,7 +105,7 @@ static mode_t apply_umask(mode_t mask, mode_t mode)
 	return mode;
 }
 
-int creds_enter(fuse_req_t req, mode_t mode, struct creds *ret)
+int creds_enter(fuse_req_t req, mode_t mode, mode_t mask, struct creds *ret)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	bool change = privileged && (ctx->uid != own_uid || ctx->gid != own_gid);
@@ -113,7 +113,7 @@ int creds_enter(fuse_req_t req, mode_t mode, struct creds *ret)
 
 	if (r < 0)
 		return r;
-	*ret = (struct creds){ .switched = change, .mode = apply_umask(ctx->umask, mode) };
+	*ret = (struct creds){ .switched = change, .mode = apply_umask(mask, mode) };
 	return 0;
 }
 

@@ -32,10 +32,11 @@ struct creds {
 };
 
 /*
- * Become the caller of `req` for creating something with `mode`. -EPERM: his ids do not exist for
- * us (user namespaces). After success creds_leave() on the same thread, before anything else.
+ * Become the caller of `req` for creating something with `mode`, under the umask `mask` (usually
+ * the caller's). -EPERM: his ids do not exist for us (user namespaces). After success
+ * creds_leave() on the same thread, before anything else.
  */
-int creds_enter(fuse_req_t req, mode_t mode, struct creds *ret);
+int creds_enter(fuse_req_t req, mode_t mode, mode_t mask, struct creds *ret);
 void creds_leave(const struct creds *c);
 
 /* Is the caller in this group, by its gid or a supplementary one? Reads /proc. */

@@ -128,19 +128,13 @@ void fd_cache_forget(struct fd_cache *c, struct inode *i)
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
-/* By the names we remember: from the parent's descriptor, then look who is there. */
-static int open_by_name(struct fs *fs, struct inode *i)
+/* By a name we remember: from the parent's descriptor, then look who is there. */
+static int open_by_name(struct fs *fs, struct inode *i, struct inode *parent, const char *name)
 {
-	_cleanup_free_ char *name = NULL;
 	_cleanup_fd_ struct fd_ref dir = FD_REF_INIT;
-	struct inode *parent;
 	struct src_key want, found;
-	int r = inode_get_name(&fs->inodes, i, &parent, &name);
+	int r = fd_get(fs, parent, &dir);
 
-	if (r < 0)
-		return r;
-	r = fd_get(fs, parent, &dir);
-	inode_put(&fs->inodes, parent);
 	if (r < 0)
 		return r;
 	_cleanup_close_ int fd = openat(dir.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -152,6 +146,22 @@ static int open_by_name(struct fs *fs, struct inode *i)
 		return r;
 	inode_key(i, &want);
 	return src_key_equal(&want, &found) ? TAKE_FD(fd) : -ESTALE;
+}
+
+static int open_by_names(struct fs *fs, struct inode *i)
+{
+	struct inode *parent;
+	char *name;
+	int fd = -ESTALE;
+
+	for (unsigned n = 0; fd == -ESTALE; n++) {
+		if (inode_get_name(&fs->inodes, i, n, &parent, &name) < 0)
+			break;
+		fd = open_by_name(fs, i, parent, name);
+		inode_put(&fs->inodes, parent);
+		free(name);
+	}
+	return fd;
 }
 
 /* A file that was deleted in SRC and is open: the tier has a descriptor of it. */
@@ -179,7 +189,7 @@ static int open_inode(struct fs *fs, struct inode *i)
 	if (fs->src.by_handle)
 		fd = src_open(&fs->src, &key, NULL, O_PATH);
 	else
-		fd = open_by_name(fs, i);
+		fd = open_by_names(fs, i);
 	if (fd == -ESTALE && inode_is_reg(i))
 		fd = open_through_tier(fs, &key);
 	return fd;

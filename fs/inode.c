@@ -22,6 +22,7 @@
 #define STABLE_HANDLE_TYPE 1u
 
 struct inode_name {
+	struct inode_name *next;
 	struct inode *parent; /* a reference */
 	char name[];
 };
@@ -223,26 +224,53 @@ static void bury(struct inode_table *t, struct inode *i)
 	t->gone(t->gone_ctx, &key);
 }
 
-/* Not in the table any more, nobody knows it. Dropping its parent may free that one too. */
-static void inode_free(struct inode_table *t, struct inode *i)
+static bool unused_locked(struct inode_table *t, struct inode *i)
 {
-	while (i) {
-		struct inode *parent = i->name ? i->name->parent : NULL;
+	if (i->refs > 0 || i->nlookup > 0)
+		return false;
+	remove_locked(t, i);
+	return true;
+}
 
+/* Drop a name that is in no list any more. Its parent goes on *unused if that was the last use. */
+static void free_name(struct inode_table *t, struct inode_name *n, struct inode **unused)
+{
+	struct inode *parent = n->parent;
+
+	free(n);
+	pthread_mutex_lock(&t->lock);
+	parent->refs--;
+	bool last = unused_locked(t, parent);
+
+	pthread_mutex_unlock(&t->lock);
+	if (last) {
+		parent->next = *unused;
+		*unused = parent;
+	}
+}
+
+/* A list, chained by `next`, of inodes that are not in the table any more and nobody knows. */
+static void free_inodes(struct inode_table *t, struct inode *list)
+{
+	while (list) {
+		struct inode *i = list;
+		struct inode_name *n;
+
+		list = i->next;
 		bury(t, i);
 		fd_cache_forget(t->fds, i);
-		free(i->name);
-		free(i);
-		i = NULL;
-		if (parent) {
-			pthread_mutex_lock(&t->lock);
-			if (--parent->refs == 0 && parent->nlookup == 0) {
-				remove_locked(t, parent);
-				i = parent;
-			}
-			pthread_mutex_unlock(&t->lock);
+		while ((n = i->names)) {
+			i->names = n->next;
+			free_name(t, n, &list);
 		}
+		free(i);
 	}
+}
+
+static void inode_free(struct inode_table *t, struct inode *i)
+{
+	i->next = NULL;
+	free_inodes(t, i);
 }
 
 static int make_root(struct inode_table *t)
@@ -297,7 +325,8 @@ void inode_table_release(struct inode_table *t)
 			struct inode *next = i->next;
 
 			fd_cache_forget(t->fds, i);
-			free(i->name);
+			for (struct inode_name *n; (n = i->names); free(n))
+				i->names = n->next;
 			free(i);
 			i = next;
 		}
@@ -383,14 +412,6 @@ void inode_ref(struct inode_table *t, struct inode *i)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static bool unused_locked(struct inode_table *t, struct inode *i)
-{
-	if (i->refs > 0 || i->nlookup > 0)
-		return false;
-	remove_locked(t, i);
-	return true;
-}
-
 void inode_put(struct inode_table *t, struct inode *i)
 {
 	if (!i)
@@ -439,65 +460,110 @@ void inode_open_end(struct inode_table *t, struct inode *i)
 }
 
 /* ---- names -------------------------------------------------------------------------------- */
-static bool same_name_locked(const struct inode *i, const struct inode *parent, const char *name)
+/* Take the name out of the list, or NULL: it is not in it. */
+static struct inode_name *take_name_locked(struct inode *i, const struct inode *parent,
+					   const char *name)
 {
-	return i->name && i->name->parent == parent && strcmp(i->name->name, name) == 0;
+	for (struct inode_name **p = &i->names; *p; p = &(*p)->next) {
+		struct inode_name *n = *p;
+
+		if (n->parent == parent && strcmp(n->name, name) == 0) {
+			*p = n->next;
+			return n;
+		}
+	}
+	return NULL;
 }
 
-/* Exchange the name under the lock; the caller drops the old one outside. */
-static void swap_name(struct inode_table *t, struct inode *i, struct inode_name *name)
+/* The name beyond the limit, taken out, or NULL. */
+static struct inode_name *take_surplus_locked(struct inode *i)
+{
+	struct inode_name **p = &i->names;
+
+	for (unsigned n = 0; *p && n < INODE_NAMES_MAX; n++)
+		p = &(*p)->next;
+	struct inode_name *surplus = *p;
+
+	if (surplus)
+		*p = surplus->next;
+	return surplus;
+}
+
+static void push_name_locked(struct inode *i, struct inode_name *n)
+{
+	n->next = i->names;
+	i->names = n;
+}
+
+static void drop_taken(struct inode_table *t, struct inode_name *n)
+{
+	struct inode *unused = NULL;
+
+	if (n)
+		free_name(t, n, &unused);
+	free_inodes(t, unused);
+}
+
+/* True if it was there: now it is the first. */
+static bool renew_name(struct inode_table *t, struct inode *i, struct inode *parent,
+		       const char *name)
 {
 	pthread_mutex_lock(&t->lock);
-	struct inode_name *old = i->name;
+	struct inode_name *n = take_name_locked(i, parent, name);
 
-	i->name = name;
+	if (n)
+		push_name_locked(i, n);
 	pthread_mutex_unlock(&t->lock);
-	if (old)
-		inode_put(t, old->parent);
-	free(old);
+	return n;
 }
 
-static bool has_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name)
-{
-	pthread_mutex_lock(&t->lock);
-	bool same = same_name_locked(i, parent, name);
-
-	pthread_mutex_unlock(&t->lock);
-	return same;
-}
-
-void inode_set_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name)
+void inode_add_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name)
 {
 	size_t len = strlen(name) + 1;
 
-	if (t->src->by_handle || i == t->root || i == parent || has_name(t, i, parent, name))
+	if (t->src->by_handle || i == t->root || i == parent || renew_name(t, i, parent, name))
 		return;
 	struct inode_name *n = malloc(sizeof(*n) + len);
 
 	if (!n)
-		return; /* the old one stays; a wrong name is noticed when it is used */
-	inode_ref(t, parent);
+		return; /* it is added when the name is looked up again */
 	n->parent = parent;
 	memcpy(n->name, name, len);
-	swap_name(t, i, n);
+	pthread_mutex_lock(&t->lock);
+	struct inode_name *twin = take_name_locked(i, parent, name);
+
+	parent->refs++;
+	push_name_locked(i, n);
+	struct inode_name *surplus = take_surplus_locked(i);
+
+	pthread_mutex_unlock(&t->lock);
+	drop_taken(t, twin);
+	drop_taken(t, surplus);
 }
 
 void inode_drop_name(struct inode_table *t, struct inode *i, struct inode *parent,
 		     const char *name)
 {
-	if (!t->src->by_handle && has_name(t, i, parent, name))
-		swap_name(t, i, NULL);
+	pthread_mutex_lock(&t->lock);
+	struct inode_name *n = take_name_locked(i, parent, name);
+
+	pthread_mutex_unlock(&t->lock);
+	drop_taken(t, n);
 }
 
-int inode_get_name(struct inode_table *t, struct inode *i, struct inode **ret_parent,
+int inode_get_name(struct inode_table *t, struct inode *i, unsigned n, struct inode **ret_parent,
 		   char **ret_name)
 {
 	char *copy = NULL;
 
 	pthread_mutex_lock(&t->lock);
-	if (i->name && (copy = strdup(i->name->name))) {
-		*ret_parent = i->name->parent;
-		(*ret_parent)->refs++;
+	const struct inode_name *name = i->names;
+
+	while (name && n-- > 0)
+		name = name->next;
+	if (name && (copy = strdup(name->name))) {
+		*ret_parent = name->parent;
+		name->parent->refs++;
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (!copy)
@@ -511,23 +577,23 @@ static size_t path_size_locked(const struct inode_table *t, const struct inode *
 {
 	size_t size = 0;
 
-	for (unsigned depth = 0; i != t->root; i = i->name->parent) {
-		if (!i->name || ++depth > PATH_DEPTH_MAX)
+	for (unsigned depth = 0; i != t->root; i = i->names->parent) {
+		if (!i->names || ++depth > PATH_DEPTH_MAX)
 			return 0;
-		size += strlen(i->name->name) + 1;
+		size += strlen(i->names->name) + 1;
 	}
 	return max_u64(size, 1);
 }
 
 static void fill_path_locked(const struct inode_table *t, const struct inode *i, char *end)
 {
-	for (*end = '\0'; i != t->root; i = i->name->parent) {
-		size_t len = strlen(i->name->name);
+	for (*end = '\0'; i != t->root; i = i->names->parent) {
+		size_t len = strlen(i->names->name);
 
 		if (*end)
 			*--end = '/';
 		end -= len;
-		memcpy(end, i->name->name, len);
+		memcpy(end, i->names->name, len);
 	}
 }
 

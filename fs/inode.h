@@ -15,8 +15,8 @@
  * FORGET and a new mount. Elsewhere an id lives as long as the inode; entries then carry the
  * mount's instance as their generation, so that a handle of an earlier mount is ESTALE.
  *
- * Names. Without file handles that open files (!src.by_handle) each inode also keeps its last
- * known parent and name, from which its path is made.
+ * Names. Without file handles that open files (!src.by_handle) each inode also keeps its names
+ * (parent and name, the last one seen first, at most INODE_NAMES_MAX), from which its path is made.
  *
  * Threads: all functions may be called from any thread. One mutex, never held over I/O or a call
  * out of this file.
@@ -48,7 +48,7 @@ struct inode {
 	struct inode *next;	 /* of the hash chain; table's lock */
 	uint64_t nodeid;	 /* constant */
 	uint64_t nlookup;	 /* the kernel's; table's lock */
-	struct inode_name *name; /* owned, NULL = not known; table's lock */
+	struct inode_name *names; /* owned list; table's lock */
 	struct fd_entry *fd;	 /* the fd cache's lock */
 	uint32_t hash;		 /* constant */
 	uint32_t refs;		 /* ours; table's lock */
@@ -59,6 +59,8 @@ struct inode {
 	uint8_t key_len;	 /* constant, as is the key */
 	uint8_t key[];
 };
+
+#define INODE_NAMES_MAX 16u
 
 #define INODE_SEGMENT_BITS 12
 #define INODE_SEGMENTS	   16384u /* of 4096 chains: chains only grow longer beyond 67 M inodes */
@@ -147,12 +149,12 @@ unsigned inode_open_begin(struct inode_table *t, struct inode *i);
 void inode_open_end(struct inode_table *t, struct inode *i);
 
 /* ---- names (nothing happens where handles open files) ------------------------------------- */
-void inode_set_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name);
-/* This name is gone; forget it if it is the one we remember. */
+void inode_add_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name);
+/* This name is gone. */
 void inode_drop_name(struct inode_table *t, struct inode *i, struct inode *parent,
 		     const char *name);
-/* The remembered parent (a reference) and a copy of the name. -ESTALE: not known. */
-int inode_get_name(struct inode_table *t, struct inode *i, struct inode **ret_parent,
+/* The n-th name that we know, from 0: its parent (a reference) and a copy. -ESTALE: no more. */
+int inode_get_name(struct inode_table *t, struct inode *i, unsigned n, struct inode **ret_parent,
 		   char **ret_name);
 /* Path relative to SRC ("" for its root), malloc'ed; NULL: not known. */
 char *inode_path(struct inode_table *t, struct inode *i);

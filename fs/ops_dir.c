@@ -188,10 +188,11 @@ static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 
 	if (r < 0)
 		return r;
-	_cleanup_close_ int fd = openat(ref.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* Not openat("."), which needs permission to search it as well. */
+	_cleanup_close_ int fd = fd_reopen(ref.fd, O_RDONLY | O_DIRECTORY);
 
 	if (fd < 0)
-		return neg_errno();
+		return fd;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;
@@ -205,7 +206,7 @@ static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 static int do_opendir(struct fs *fs, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct inode *i = inode_get(&fs->inodes, ino);
-	struct open_dir *h;
+	struct open_dir *h = NULL;
 
 	if (!i)
 		return -ESTALE;

@@ -133,12 +133,15 @@ static void close_file(struct fs *fs, struct open_file *h)
  * As an ordinary user we can not open a file for writing that forbids it to its owner, not even one
  * just made (0444, as git does): it is made with more, and gets its mode when it is open.
  */
-static mode_t extra_mode(const struct fs *fs, mode_t mode)
+static mode_t extra_mode(fuse_req_t req, mode_t mode)
 {
-	return fs->privileged ? 0 : ~mode & (S_IRUSR | S_IWUSR);
+	mode_t wanted = mode & ~fuse_req_ctx(req)->umask;
+
+	return fs_of(req)->privileged ? 0 : ~wanted & (S_IRUSR | S_IWUSR);
 }
 
-static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode_t mode)
+static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
+		       mode_t extra)
 {
 	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
 	struct creds creds;
@@ -146,7 +149,7 @@ static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode
 
 	if (r < 0)
 		return r;
-	r = creds_enter(req, mode, &creds);
+	r = creds_enter(req, mode | extra, fuse_req_ctx(req)->umask & ~extra, &creds);
 	if (r < 0)
 		return r;
 	int fd = openat(ref.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
@@ -208,8 +211,8 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 static int create_in(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
 		     struct fuse_file_info *fi, struct fuse_entry_param *ret)
 {
-	mode_t extra = extra_mode(fs_of(req), mode);
-	_cleanup_close_ int fd = create_name(req, dir, name, mode | extra);
+	mode_t extra = extra_mode(req, mode);
+	_cleanup_close_ int fd = create_name(req, dir, name, mode, extra);
 
 	/* Somebody made it behind the mount's back: the kernel shall look again, and check the
 	 * permissions of what is there. */

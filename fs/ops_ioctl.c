@@ -406,7 +406,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
 	(void)arg;
 	memset(&a, 0, sizeof(a));
 	if (in_size <= sizeof(a) && out_size <= sizeof(a)) {
-		memcpy(&a, in, in_size);
+		if (in_size > 0)
+			memcpy(&a, in, in_size);
 		r = do_ioctl(req, cmd, fi, flags, &a);
 	}
 	if (r < 0)

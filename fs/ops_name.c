@@ -12,6 +12,8 @@
 #include "fs/creds.h"
 #include "fs/ops.h"
 
+#define FLUSH_STEP_BYTES (8u << 20)
+
 /* ---- the inode behind a name ---------------------------------------------------------------------- */
 struct subject {
 	int fd; /* owned, O_PATH; -1: there is no such name */
@@ -97,6 +99,24 @@ static void subject_unlinked(struct fs *fs, struct subject *s, struct inode *dir
 }
 
 /* ---- removing --------------------------------------------------------------------------------------- */
+/*
+ * Without file handles a file is reached by its names only, and those of a hard link that nobody
+ * looked up are not known: its dirty data goes to SRC while it still can. If it does not (SRC may
+ * be full), the name goes all the same.
+ */
+static void flush_before_unlink(struct fs *fs, struct subject *s)
+{
+	struct tfile_figures figures;
+	uint64_t next = 0, done;
+
+	if (fs->src.by_handle || !s->file || s->st.st_nlink < 2)
+		return;
+	tfile_figures(s->file, &figures);
+	while (figures.dirty_bytes > 0 && next != UINT64_MAX)
+		if (tfile_flush_step(s->file, FLUSH_STEP_BYTES, false, &next, &done) < 0)
+			break;
+}
+
 static int remove_subject(struct fs *fs, struct inode *dir, int dir_fd, const char *name, int flags,
 			  struct subject *s)
 {
@@ -105,8 +125,10 @@ static int remove_subject(struct fs *fs, struct inode *dir, int dir_fd, const ch
 	/* A mount point below SRC, when we see one, is SRC's to refuse. */
 	if (r == -EXDEV)
 		return -EBUSY;
-	if (r == 0)
-		r = subject_begin(s);
+	if (r < 0)
+		return r;
+	flush_before_unlink(fs, s);
+	r = subject_begin(s);
 	if (r < 0)
 		return r;
 	if (unlinkat(dir_fd, name, flags) < 0)
@@ -200,13 +222,20 @@ static char *dir_path(struct move *m)
 	return i && inode_is_dir(i) ? inode_path(&m->fs->inodes, i) : NULL;
 }
 
-static void renamed(struct move *m, struct subject *s, struct inode *dir, const char *name)
+struct place {
+	struct inode *dir;
+	const char *name;
+};
+
+static void renamed(struct move *m, struct subject *s, struct place old, struct place new)
 {
 	struct fs *fs = m->fs;
 	_cleanup_free_ char *path = NULL;
 
-	if (s->inode)
-		inode_set_name(&fs->inodes, s->inode, dir, name);
+	if (s->inode) {
+		inode_drop_name(&fs->inodes, s->inode, old.dir, old.name);
+		inode_add_name(&fs->inodes, s->inode, new.dir, new.name);
+	}
 	if (!s->file || !s->inode)
 		return;
 	path = path_hint(fs, s->inode, s->fd);
@@ -220,11 +249,13 @@ static void after_move(struct move *m, const char *old_path)
 	bool same = m->target.fd >= 0 && m->source.st.st_ino == m->target.st.st_ino &&
 		    m->source.st.st_dev == m->target.st.st_dev;
 
+	struct place from = { m->from_dir, m->from }, to = { m->to_dir, m->to };
+
 	if (same)
 		return; /* two names of one file: rename(2) does nothing then */
-	renamed(m, &m->source, m->to_dir, m->to);
+	renamed(m, &m->source, from, to);
 	if (m->flags & RENAME_EXCHANGE)
-		renamed(m, &m->target, m->from_dir, m->from);
+		renamed(m, &m->target, to, from);
 	else if (m->target.fd >= 0)
 		subject_unlinked(fs, &m->target, m->to_dir, m->to);
 	_cleanup_free_ char *new_path = old_path ? dir_path(m) : NULL;
@@ -237,6 +268,8 @@ static int move_open_dirs(struct move *m)
 {
 	int r = move_open(m);
 
+	if (r == 0 && !(m->flags & RENAME_EXCHANGE))
+		flush_before_unlink(m->fs, &m->target);
 	if (r == 0)
 		r = sync_replacement(m);
 	if (r < 0)
@@ -368,7 +401,7 @@ static int make_as_caller(fuse_req_t req, struct inode *dir, const struct making
 	int r = fd_get(fs_of(req), dir, &ref);
 
 	if (r == 0)
-		r = creds_enter(req, m->mode, &creds);
+		r = creds_enter(req, m->mode, fuse_req_ctx(req)->umask, &creds);
 	if (r < 0)
 		return r;
 	r = make_at(ref.fd, m, creds.mode);

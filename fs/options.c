@@ -532,6 +532,8 @@ static int operands(struct mount_options *o, char **argv, int n)
 		return usage_error("SSD is given twice: '%s' and ssd=%s", argv[1], o->ssd);
 	if (n > 3)
 		return usage_error("unexpected operand '%s'", argv[3]);
+	if (n > 0 && n < 3 && !o->ssd && !strchr(argv[0], '/') && access(argv[0], F_OK) < 0)
+		return usage_error("there is no command '%s'", argv[0]);
 	if (n < 2 || (n == 2 && !o->ssd))
 		return usage_error("missing operand: usage is hybridfs SRC SSD MNT [-o OPTIONS]");
 	for (int i = 0; i < n; i++)

@@ -17,7 +17,7 @@
 # Knobs, with their defaults, all bounds:
 #   CI_DEADLINE_S=1380      for the whole run; what is not reached by then counts as failed
 #   CI_PROGRAM_S=300        for one test program or one .bats file
-#   CI_MODEL_STEPS=20000    steps of the model test; a tenth of it in the sanitizer build
+#   CI_MODEL_STEPS=12000    steps of the model test; a tenth of it in the sanitizer build
 #   CI_MODEL_SEED=1         where its random numbers start
 #   CI_STRESS_S=20          how long several processes write and check at once
 #   HFS_VARIANT=gcc         the build that unit, bats, posix and model run
@@ -27,7 +27,7 @@ cd "$(dirname "$0")/.." || exit 2
 
 CI_DEADLINE_S=${CI_DEADLINE_S:-1380}
 CI_PROGRAM_S=${CI_PROGRAM_S:-300}
-CI_MODEL_STEPS=${CI_MODEL_STEPS:-20000}
+CI_MODEL_STEPS=${CI_MODEL_STEPS:-12000}
 CI_MODEL_SEED=${CI_MODEL_SEED:-1}
 HFS_VARIANT=${HFS_VARIANT:-gcc}
 CI_STRESS_S=${CI_STRESS_S:-20}
@@ -136,10 +136,13 @@ run() {
 	child=$!
 	wait "$child" || status=$?
 	child=
-	if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+	# timeout says 124, or 137 when the program did not end on SIGTERM; 137 alone is a kill.
+	if [ "$status" -eq 137 ] && [ $((SECONDS - start)) -lt "$limit" ]; then
+		note="was KILLED"
+	elif [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
 		note="TIMED OUT after $limit s"
-		sweep
 	fi
+	[ -z "${note-}" ] || sweep
 	read -r p f s < <(count "$log" "$status")
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 	printf '  %-9s %-34s %4d passed, %d failed, %d skipped  (%d s)%s\n' "$stage" "$name" \

@@ -96,6 +96,12 @@ static bool revalidate_locked(struct tfile *f, uint64_t token, const struct stat
 	struct src_stamp now = stamp_of(st);
 	bool stale_pages = false;
 
+	/* Any size is better than none: a file whose size is not known would read as empty. */
+	if (!f->size_known && f->map_loaded) {
+		f->size = f->attr_owned ? max_u64(f->size, (uint64_t)st->st_size)
+					: (uint64_t)st->st_size;
+		f->size_known = true;
+	}
 	if (f->src_inflight || token != f->src_seq || !f->map_loaded)
 		return false;
 	if (!f->stamp_valid || f->stamp_stale)
@@ -104,10 +110,6 @@ static bool revalidate_locked(struct tfile *f, uint64_t token, const struct stat
 		stale_pages = foreign_change_locked(f, st);
 	if (!f->attr_owned && !f->map.dirty_blocks && !f->truncate_pending) {
 		f->size = (uint64_t)st->st_size;
-		f->size_known = true;
-	} else if (!f->size_known) {
-		f->size = max_u64(f->size, (uint64_t)st->st_size);
-		f->size_known = true;
 	}
 	return stale_pages;
 }
@@ -116,6 +118,8 @@ static void overlay_locked(const struct tfile *f, struct stat *st)
 {
 	if (f->size_known)
 		st->st_size = (off_t)f->size;
+	else if (f->attr_owned)
+		st->st_size = (off_t)max_u64(f->size, (uint64_t)st->st_size);
 	if (f->attr_owned)
 		st->st_mtim = f->mtime;
 	if (f->ctime_kept)
@@ -154,26 +158,64 @@ int tfile_refresh(struct tfile *f)
 }
 
 /* ---- our own changes of SRC --------------------------------------------------------------- */
+/* A stat of our own, in use or not. */
+static int stat_src(struct tfile *f, struct stat *st)
+{
+	pthread_mutex_lock(&f->lock);
+	int fd = f->src_fd >= 0 ? fcntl(f->src_fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+	pthread_mutex_unlock(&f->lock);
+	if (fd < 0)
+		fd = tfile_open_src(f, O_PATH);
+	if (fd < 0)
+		return fd;
+	int r = fstat(fd, st) < 0 ? neg_errno() : 0;
+
+	close(fd);
+	return r;
+}
+
+/* Adopt what SRC says after our change, or see what somebody else did before it. */
+static void look_at_src(struct tfile *f)
+{
+	uint64_t token = tfile_stat_begin(f);
+	struct stat st;
+
+	if (token == UINT64_MAX || stat_src(f, &st) < 0)
+		return; /* another change is under way: its end looks; or gone: found out later */
+	if (tfile_stat_end(f, token, &st) && f->v->env.invalidate)
+		f->v->env.invalidate(f->v->env.ctx, &f->key);
+}
+
+static bool has_copies(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	bool yes = f->map.present_blocks || tfile_dirty_locked(f);
+
+	pthread_mutex_unlock(&f->lock);
+	return yes;
+}
+
+/*
+ * A durable mark that fails to be made (the SSD is full or broken) does not stop the change: at
+ * worst a crash now reports a conflict that is none, and both versions are kept.
+ */
 int src_change_begin(struct tfile *f)
 {
-	bool commit;
-
+	if (has_copies(f))
+		look_at_src(f);
 	pthread_mutex_lock(&f->lock);
 	f->src_inflight++;
 	if (f->durable_dirty && !f->busy) {
 		f->busy = true;
 		tfile_changed_locked(f);
 	}
-	commit = f->durable_dirty && !f->busy_durable;
-	pthread_mutex_unlock(&f->lock);
-	int r = commit ? commit_file(f) : 0;
+	bool commit = f->durable_dirty && !f->busy_durable && !f->sync_failed;
 
-	if (r < 0) {
-		pthread_mutex_lock(&f->lock);
-		f->src_inflight--;
-		pthread_mutex_unlock(&f->lock);
-	}
-	return r;
+	pthread_mutex_unlock(&f->lock);
+	if (commit)
+		(void)commit_file(f); /* logged and counted there */
+	return 0;
 }
 
 void src_change_end(struct tfile *f)
@@ -184,6 +226,30 @@ void src_change_end(struct tfile *f)
 	f->stamp_stale = true;
 	f->src_wseq++;
 	pthread_mutex_unlock(&f->lock);
+	if (has_copies(f))
+		look_at_src(f);
+}
+
+int src_settle(struct tfile *f)
+{
+	int r = tfile_use(f, false);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	uint64_t upto = f->src_wseq;
+
+	pthread_mutex_unlock(&f->lock);
+	r = fsync(f->src_fd) < 0 ? neg_errno() : 0;
+	if (r == 0) {
+		pthread_mutex_lock(&f->lock);
+		f->src_sseq = max_u64(f->src_sseq, upto);
+		tfile_changed_locked(f);
+		pthread_mutex_unlock(&f->lock);
+		r = tfile_refresh(f);
+	}
+	tfile_unuse(f);
+	return r;
 }
 
 int tfile_change_begin(struct tfile *f)

@@ -48,6 +48,20 @@ static int gather(struct volume *v, struct file_list *l, struct gathered *g)
 }
 
 /* ---- (3) ---------------------------------------------------------------------------------- */
+/* The key may still belong to the row of a file that was unlinked and is not buried yet (its inode
+ * number and generation can come back where these are not unique): the older one goes. */
+int catalog_store_row(struct volume *v, const struct cat_file *row)
+{
+	struct cat_file old;
+	int r = catalog_put_file(v->cat, row);
+
+	if (r != -EEXIST || catalog_find_file(v->cat, row->key, row->key_len, &old) < 0)
+		return r;
+	r = catalog_delete_file(v->cat, old.id);
+	cat_file_release(&old);
+	return r < 0 ? r : catalog_put_file(v->cat, row);
+}
+
 static int store_snapshot(struct volume *v, const struct snapshot *s)
 {
 	if (s->delete_row) {
@@ -55,7 +69,7 @@ static int store_snapshot(struct volume *v, const struct snapshot *s)
 
 		return r == -ENOENT ? 0 : r;
 	}
-	int r = catalog_put_file(v->cat, &s->row);
+	int r = catalog_store_row(v, &s->row);
 
 	for (unsigned i = 0; r == 0 && i < s->n_groups; i++)
 		r = catalog_put_group(v->cat, s->row.id, &s->groups[i]);
@@ -196,8 +210,31 @@ static int run(struct volume *v)
 	return r;
 }
 
+/*
+ * Files that carry the busy mark though nothing of them is dirty any more: with SRC synced and its
+ * stamp known the mark goes, before they may leave memory.
+ */
+static void settle_busy_files(struct volume *v)
+{
+	struct tfile *files[64];
+	unsigned n = 0;
+
+	pthread_mutex_lock(&v->lists_lock);
+	for (struct tfile *f = v->changed.head; f && n < ARRAY_SIZE(files); f = f->changed.next)
+		if (__atomic_load_n(&f->busy, __ATOMIC_RELAXED) && !f->dirty.linked) {
+			tfile_ref(f);
+			files[n++] = f;
+		}
+	pthread_mutex_unlock(&v->lists_lock);
+	for (unsigned i = 0; i < n; i++) {
+		(void)src_settle(files[i]); /* gone or unreadable: found out by its user */
+		tfile_put(files[i]);
+	}
+}
+
 int checkpoint(struct volume *v)
 {
+	settle_busy_files(v);
 	pthread_mutex_lock(&v->catalog_mutex);
 	int r = run(v);
 

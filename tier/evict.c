@@ -169,21 +169,23 @@ static uint64_t evict_extent(struct tfile *f, uint64_t base)
 	return bytes;
 }
 
-/* Is this extent's turn? Ages it if not. */
-static bool is_victim(struct tfile *f, uint64_t base)
+enum turn { TURN_NEVER, TURN_LATER, TURN_NOW };
+
+/* Is this extent's turn? Ages it if not yet. Never: nothing clean in it, or pinned. */
+static enum turn take_turn(struct tfile *f, uint64_t base)
 {
 	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
-	bool victim = false;
+	enum turn turn = TURN_NEVER;
 
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
 
 	if (g && !f->pinned && !(g->pinned >> w & 1) && g->present[w] & ~g->dirty[w]) {
-		victim = g->heat[w] == 0;
+		turn = g->heat[w] == 0 ? TURN_NOW : TURN_LATER;
 		g->heat[w] = policy_heat_age(g->heat[w]);
 	}
 	pthread_mutex_unlock(&f->lock);
-	return victim;
+	return turn;
 }
 
 static uint64_t next_present(struct tfile *f, uint64_t at)
@@ -195,17 +197,17 @@ static uint64_t next_present(struct tfile *f, uint64_t at)
 	return p;
 }
 
-static uint64_t evict_from_file(struct tfile *f, uint64_t want, bool *ret_warm)
+static uint64_t evict_from_file(struct tfile *f, uint64_t want, bool *ret_useful)
 {
 	uint64_t bytes = 0, at = 0;
 
 	while (bytes < want && (at = next_present(f, at)) != UINT64_MAX) {
 		uint64_t base = round_down_u64(at, EXTENT_BYTES);
+		enum turn turn = take_turn(f, base);
 
-		if (is_victim(f, base))
+		*ret_useful |= turn != TURN_NEVER;
+		if (turn == TURN_NOW)
 			bytes += evict_extent(f, base);
-		else
-			*ret_warm = true;
 		at = base + EXTENT_BYTES;
 	}
 	return bytes;
@@ -229,7 +231,7 @@ struct batch {
 	struct tfile *files[EVICT_FILES_PER_STEP];
 	unsigned n;
 	uint64_t bytes;
-	bool warm, wrapped;
+	bool useful; /* something in it can go, now or when it has cooled */
 };
 
 /* Visit the next file after the hand. False at the end of the catalog. */
@@ -248,7 +250,7 @@ static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 	cat_file_release(&row);
 	if (!f)
 		return true;
-	uint64_t bytes = tfile_load_map(f) == 0 ? evict_from_file(f, want, &b->warm) : 0;
+	uint64_t bytes = tfile_load_map(f) == 0 ? evict_from_file(f, want, &b->useful) : 0;
 
 	b->bytes += bytes;
 	if (bytes)
@@ -270,9 +272,11 @@ static int finish_batch(struct volume *v, struct batch *b)
 	return r;
 }
 
-/* One step of the hand. Returns bytes evicted, 0: nothing this time; sets *ret_end when a whole
- * round found nothing that could ever go (all dirty or pinned). */
-static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_idle)
+/*
+ * One step of the hand, evict_mutex held. Returns bytes evicted. *ret_barren: a whole round has ended
+ * in which nothing could ever have gone (all dirty or pinned).
+ */
+static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_barren)
 {
 	struct batch b = { 0 };
 	unsigned visited = 0;
@@ -283,13 +287,16 @@ static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_idle)
 		more = visit_next(v, &b, want - b.bytes);
 	int r = finish_batch(v, &b);
 
-	*ret_idle = !more && !b.bytes && !b.warm;
+	v->evict_useful |= b.useful;
+	*ret_barren = !more && !v->evict_useful;
+	if (!more)
+		v->evict_useful = false;
 	return r < 0 ? r : (int64_t)b.bytes;
 }
 
 int evict_step(struct volume *v, int64_t now_ns)
 {
-	bool idle;
+	bool barren;
 
 	pthread_mutex_lock(&v->lists_lock);
 	bool waiting = v->promote_count > 0;
@@ -298,19 +305,15 @@ int evict_step(struct volume *v, int64_t now_ns)
 	uint64_t want = policy_evict_bytes(&v->opt, atomic_load(&v->used_blocks) * BLOCK_BYTES,
 					   v->cap_blocks * BLOCK_BYTES, waiting);
 
-	if (!want || now_ns < v->evict_retry_ns)
+	/* Somebody else moving the hand does our work. */
+	if (!want || now_ns < v->evict_retry_ns || pthread_mutex_trylock(&v->evict_mutex) != 0)
 		return 0;
-	pthread_mutex_lock(&v->evict_mutex);
-	int64_t r = evict_some(v, want, &idle);
+	int64_t r = evict_some(v, want, &barren);
 
 	pthread_mutex_unlock(&v->evict_mutex);
-	v->evict_rounds = idle ? v->evict_rounds + 1 : r > 0 ? 0 : v->evict_rounds;
-	if (r < 0 || v->evict_rounds > 1) {
+	if (r < 0 || barren)
 		v->evict_retry_ns = now_ns + EVICT_RETRY_NS;
-		v->evict_rounds = 0;
-		return r < 0 ? (int)r : 0;
-	}
-	return 1;
+	return r < 0 ? (int)r : !barren;
 }
 
 /* Rounds of the hand that cool any extent down to nothing. */
@@ -320,22 +323,19 @@ int evict_room(struct volume *v, uint64_t bytes)
 {
 	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
 	unsigned rounds = 0;
-	int r = 0;
+	int r = checkpoint(v); /* the hand sees what the catalog has */
 
 	pthread_mutex_lock(&v->evict_mutex);
-	while (atomic_load(&v->used_blocks) * BLOCK_BYTES + bytes > cap) {
+	while (r == 0 && atomic_load(&v->used_blocks) * BLOCK_BYTES + bytes > cap) {
 		uint64_t before = v->evict_cursor;
-		bool idle;
-		int64_t got = evict_some(v, bytes, &idle);
+		bool barren;
+		int64_t got = evict_some(v, bytes, &barren);
 
-		if (v->evict_cursor <= before)
-			rounds++;
+		rounds += v->evict_cursor <= before;
 		if (got < 0)
 			r = (int)got;
-		else if (rounds > COOL_ROUNDS)
+		else if (barren || rounds > COOL_ROUNDS)
 			r = -ENOSPC;
-		if (r < 0)
-			break;
 	}
 	pthread_mutex_unlock(&v->evict_mutex);
 	return r;

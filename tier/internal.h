@@ -106,7 +106,15 @@ struct tfile {
 	uint64_t src_wseq, src_sseq;
 	uint64_t obj_wseq, obj_sseq;
 	bool conflict, pinned, dead, pin_ranges;
-	bool truncate_pending; /* SRC must be cut to `size` before anything is written to it */
+	bool truncate_pending; /* SRC must be cut to `pending_to` before anything else is written */
+	uint64_t pending_to;
+	/* Lowest cut of SRC that is not durable there yet, for recovery to redo; UINT64_MAX: none.
+	 * What was written to SRC since is as little durable as the cut. */
+	uint64_t cut_to;
+	uint64_t cut_wseq;     /* ... it is with this src_sseq */
+	bool src_unknown;      /* nobody knows what of SRC is unsynced: it was not in memory */
+	bool sync_failed;      /* the SSD lost data of ours: no commit before all is in SRC */
+	int fsync_error;       /* a failed sync in the background, for the next fsync to tell */
 	bool lost;	       /* the object is gone with dirty data in it: reads of them are EIO */
 	unsigned writes_inflight;
 	uint64_t fsync_seq;    /* bumped by fsync: a synced stream is no bulk copy */
@@ -209,10 +217,10 @@ struct volume {
 
 	pthread_mutex_t evict_mutex; /* one hand: evict_cursor; outermost, held over SSD I/O */
 	uint64_t evict_cursor;
+	bool evict_useful; /* this round met something that can go */
 
 	/* background thread only */
 	uint64_t sweep_dir;
-	unsigned evict_rounds;
 	int64_t evict_retry_ns, last_minute_ns, commit_due_ns, commit_retry_ns;
 	int64_t bury_at_ns, reclaim_at_ns;
 	struct hit_minute minutes[60];
@@ -240,6 +248,7 @@ int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum blo
 void tfile_set_mtime_locked(struct tfile *f);
 int tfile_refresh(struct tfile *f); /* stat SRC now: notice foreign changes */
 void tfile_put_not_last(struct tfile *f); /* no I/O, so f->lock may be held */
+void tfile_sync_error(struct tfile *f, int r); /* remembered for the next fsync */
 bool tfile_dirty_locked(const struct tfile *f);
 void volume_drop_idle(struct volume *v, unsigned keep);
 void volume_ref_locked(struct volume *v, struct tfile *f); /* files_lock held */
@@ -270,6 +279,7 @@ void commit_unlead(struct volume *v);
  * to where it stood. */
 int checkpoint(struct volume *v);
 /* A transaction of the caller's own (pins of directories, marks): fn runs inside. */
+int catalog_store_row(struct volume *v, const struct cat_file *row); /* in a transaction */
 int catalog_run(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg);
 
 /* ---- replay.c ---- */
@@ -288,8 +298,18 @@ void object_dir_name(unsigned dir, char ret[8]);
 
 /* ---- io.c: whole-buffer helpers; pread past EOF fills with zeros ---- */
 int read_full(int fd, void *buf, size_t len, uint64_t off);
+/* A present block is whole in the object; where it ends before, data was lost: -EIO. */
+int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off);
 int write_full(int fd, const void *buf, size_t len, uint64_t off);
 int src_change_begin(struct tfile *f);
+/* Know SRC's stamp, with SRC synced, so that the busy mark can go. -errno. */
+int src_settle(struct tfile *f);
+/* SRC cut where a cut is pending; src_mutex and all ranges held. */
+int redo_cut(struct tfile *f);
+int settle_cut(struct tfile *f); /* the same, takes both */
+int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto);
+int sync_src_data(struct tfile *f);
+int sync_src(struct tfile *f); /* all that is unsynced there */
 void src_change_end(struct tfile *f);
 
 /* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */

@@ -33,6 +33,24 @@ int read_full(int fd, void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
+int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(f->obj_fd, (char *)buf + done, len - done, (off_t)(off + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return neg_errno();
+		if (n == 0)
+			return -EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
 int write_full(int fd, const void *buf, size_t len, uint64_t off)
 {
 	size_t done = 0;
@@ -95,7 +113,7 @@ static void account_read(struct tfile *f, uint64_t hit, uint64_t miss)
 static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 {
 	size_t len = run.end - run.start;
-	int r = f->obj_fd < 0 ? -EIO : read_full(f->obj_fd, buf, len, run.start);
+	int r = f->obj_fd < 0 ? -EIO : read_object(f, buf, len, run.start);
 
 	if (r == 0)
 		return 0;
@@ -113,7 +131,7 @@ static int read_run(struct tfile *f, struct map_run run, void *buf)
 	return read_full(f->src_fd, buf, run.end - run.start, run.start);
 }
 
-/* The range is reserved; `end` is within the file. Returns 0 or the error of the first byte. */
+/* The range is reserved; `end` is within the file. */
 static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint64_t off,
 			 uint64_t end)
 {
@@ -137,7 +155,8 @@ static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint
 		at = run.end;
 	}
 	account_read(f, hit, miss);
-	return at > off ? (ssize_t)(at - off) : r;
+	/* All or an error: a short read would be taken for the end of the file. */
+	return r < 0 ? r : (ssize_t)(at - off);
 }
 
 /* A read of SRC at EOF costs no I/O and makes SRC's filesystem apply its own atime rule. */
@@ -218,35 +237,41 @@ static int write_absent(struct tfile *f, const char *data, uint64_t start, uint6
 	return r;
 }
 
-/* Make it durable that clean blocks of this range may change (I2). Counts the write in. */
-static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
-{
-	int r = 0;
-
-	for (;;) {
-		pthread_mutex_lock(&f->lock);
-		bool needs = map_needs_intent(&f->map, start, end);
-
-		if (needs) {
-			map_set_intent(&f->map, start, end);
-			tfile_changed_locked(f);
-		} else {
-			f->writes_inflight++;
-		}
-		pthread_mutex_unlock(&f->lock);
-		if (!needs)
-			return 0;
-		r = commit_file(f);
-		if (r < 0)
-			return r;
-	}
-}
-
 static void end_ssd_write(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
 	f->writes_inflight--;
 	pthread_mutex_unlock(&f->lock);
+}
+
+/*
+ * Make it durable that clean blocks of this range may change (I2), and count the write in, which
+ * keeps the intents from being dropped again before it is done.
+ */
+static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
+{
+	bool needs = true;
+	int r = 0;
+
+	pthread_mutex_lock(&f->lock);
+	f->writes_inflight++;
+	pthread_mutex_unlock(&f->lock);
+	while (r == 0 && needs) {
+		pthread_mutex_lock(&f->lock);
+		needs = map_needs_intent(&f->map, start, end);
+		if (needs) {
+			map_set_intent(&f->map, start, end);
+			tfile_changed_locked(f);
+		} else {
+			map_begin_write(&f->map, start, end);
+		}
+		pthread_mutex_unlock(&f->lock);
+		if (needs)
+			r = commit_file(f);
+	}
+	if (r < 0)
+		end_ssd_write(f);
+	return r;
 }
 
 /* What a write changed besides the data: size and times. */
@@ -296,6 +321,12 @@ static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *
 
 	if (r < 0)
 		return r;
+	/* While the SSD owns the times it goes on doing so, from before the data is there: a
+	 * write-back that is just setting the older times will notice. */
+	pthread_mutex_lock(&f->lock);
+	if (f->attr_owned)
+		tfile_set_mtime_locked(f);
+	pthread_mutex_unlock(&f->lock);
 	r = write_full(f->src_fd, data, end - start, start);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
@@ -303,11 +334,7 @@ static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *
 			f->size = end;
 			f->data_seq++;
 		}
-		/* While the SSD owns the times it goes on doing so; else SRC's move is seen. */
-		if (f->attr_owned)
-			tfile_set_mtime_locked(f);
-		else
-			f->ctime_follow = true;
+		f->ctime_follow = true;
 		if (f->attr_owned)
 			tfile_changed_locked(f);
 	}
@@ -317,26 +344,47 @@ static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *
 	return r;
 }
 
+/* SRC's data and size, durably; what else waits for a sync stays marked as unsynced. */
+int sync_src_data(struct tfile *f)
+{
+	if (fdatasync(f->src_fd) == 0)
+		return 0;
+	int r = neg_errno();
+
+	tfile_sync_error(f, r);
+	return r;
+}
+
 /*
  * The SSD cannot take new data for blocks it holds (full copy-on-write filesystem, failing
  * device): bring them to SRC with the new data in place and forget the SSD's copy. Block by block,
  * so that a failure leaves each block either on the one side or on the other.
  */
+static int forget(struct tfile *f, uint64_t start, uint64_t end)
+{
+	pthread_mutex_lock(&f->lock);
+	int r = tfile_map_set_locked(f, round_down_u64(start, BLOCK_BYTES),
+				     round_up_u64(end, BLOCK_BYTES), BLOCK_ABSENT);
+
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
 static int write_around(struct tfile *f, struct map_run run, const char *data)
 {
 	char block[BLOCK_BYTES];
 	int r = 0;
 
+	/* SRC has all of what is absent or clean; a clean copy may be half overwritten by now. */
+	if (run.state == BLOCK_CLEAN)
+		r = forget(f, run.start, run.end);
+	if (r < 0 || run.state != BLOCK_DIRTY)
+		return r < 0 ? r : write_src(f, run.start, run.end, data);
 	for (uint64_t at = run.start; r == 0 && at < run.end;) {
 		uint64_t base = round_down_u64(at, BLOCK_BYTES);
 		uint64_t to = min_u64(run.end, base + BLOCK_BYTES);
 		struct map_run one = { base, base + BLOCK_BYTES, run.state };
 
-		if (run.state == BLOCK_ABSENT) {
-			r = write_src(f, at, to, data + (at - run.start));
-			at = to;
-			continue;
-		}
 		r = read_ssd(f, one, block);
 		if (r < 0)
 			break;
@@ -344,11 +392,11 @@ static int write_around(struct tfile *f, struct map_run run, const char *data)
 		uint64_t block_end = min_u64(base + BLOCK_BYTES, max_u64(tfile_size(f), to));
 
 		r = write_src(f, base, block_end, block);
-		if (r == 0) {
-			pthread_mutex_lock(&f->lock);
-			r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_ABSENT);
-			pthread_mutex_unlock(&f->lock);
-		}
+		/* Dirty data may leave the catalog only for something as durable. */
+		if (r == 0 && run.state == BLOCK_DIRTY)
+			r = sync_src_data(f);
+		if (r == 0)
+			r = forget(f, base, base + BLOCK_BYTES);
 		at = to;
 	}
 	return r;
@@ -417,10 +465,7 @@ static int write_run_through(struct tfile *f, struct map_run run, const char *da
 	int r = write_src(f, run.start, run.end, data);
 
 	if (r == 0 && run.state == BLOCK_CLEAN) {
-		pthread_mutex_lock(&f->lock);
-		r = tfile_map_set_locked(f, round_down_u64(run.start, BLOCK_BYTES),
-					 round_up_u64(run.end, BLOCK_BYTES), BLOCK_ABSENT);
-		pthread_mutex_unlock(&f->lock);
+		r = forget(f, run.start, run.end);
 		if (f->v->opt.mode == MODE_WRITETHROUGH)
 			(void)tfile_promote_later(f, run.start, run.end - run.start);
 	}
@@ -464,20 +509,77 @@ static struct map_run next_run(struct tfile *f, uint64_t at, uint64_t end)
 	return run;
 }
 
+/* ---- write: the end of the file ------------------------------------------------------------ */
+/*
+ * Bytes past the end in a present block are zero, except after a crash in the middle of an append.
+ * Whoever makes the file longer than by appending makes sure. The block is reserved exclusively.
+ */
+int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto)
+{
+	static const char zeros[BLOCK_BYTES];
+	uint64_t base = round_down_u64(size, BLOCK_BYTES), end = min_u64(upto, base + BLOCK_BYTES);
+
+	if (size == base || size >= end)
+		return 0;
+	pthread_mutex_lock(&f->lock);
+	enum block_state state = map_state(&f->map, base);
+
+	pthread_mutex_unlock(&f->lock);
+	if (state == BLOCK_CLEAN) /* SRC's end is zero by itself */
+		return forget(f, base, base + BLOCK_BYTES);
+	if (state == BLOCK_ABSENT)
+		return 0;
+	int r = write_full(f->obj_fd, zeros, end - size, size);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	r = tfile_written_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+/* Reserve what a write needs: its blocks, and the block in which the file ends if there is a gap
+ * between. Does what has to be done before. On failure nothing is reserved. */
+static int reserve_write(struct tfile *f, struct range *range, uint64_t off, uint64_t end)
+{
+	for (;;) {
+		uint64_t size = tfile_size(f), start = min_u64(off, size);
+
+		range_lock(&f->ranges, range, round_down_u64(start, BLOCK_BYTES),
+			   round_up_u64(end, BLOCK_BYTES), true);
+		pthread_mutex_lock(&f->lock);
+		bool cut = f->truncate_pending, moved = f->size < start;
+
+		size = f->size;
+		pthread_mutex_unlock(&f->lock);
+		int r = !cut && !moved && size < off ? zero_past_end(f, size, off) : 0;
+
+		if (r == 0 && !cut && !moved)
+			return 0;
+		range_unlock(&f->ranges, range);
+		if (r == 0 && cut)
+			r = settle_cut(f);
+		if (r < 0)
+			return r;
+	}
+}
+
 ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, size_t len,
 		    uint64_t off)
 {
 	uint64_t at = off, end = off + len;
 	struct range range;
-	int r = 0;
 
 	if (len == 0)
 		return 0;
 	if (end > INT64_MAX)
 		return -EFBIG;
 	note_stream(f, s, off, len);
-	range_lock(&f->ranges, &range, round_down_u64(off, BLOCK_BYTES),
-		   round_up_u64(end, BLOCK_BYTES), true);
+	int r = reserve_write(f, &range, off, end);
+
+	if (r < 0)
+		return r;
 	while (r == 0 && at < end) {
 		struct map_run run = next_run(f, at, end);
 

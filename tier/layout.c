@@ -48,11 +48,12 @@ static int open_dir(int at, const char *name)
 	return fd >= 0 ? fd : neg_errno();
 }
 
-static int take_lock(struct layout *l, const char *src_path, char *error, size_t size)
+/* `flags` say how to open the lock file; who has it is written down only if it may be written. */
+static int take_lock(struct layout *l, const char *src_path, int flags, char *error, size_t size)
 {
 	char owner[32] = "";
 
-	l->lock_fd = openat(l->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	l->lock_fd = openat(l->dir_fd, "lock", flags | O_CLOEXEC, 0600);
 	if (l->lock_fd < 0) {
 		snprintf(error, size, "%s/lock: %s", l->path, strerror(errno));
 		return neg_errno();
@@ -68,6 +69,8 @@ static int take_lock(struct layout *l, const char *src_path, char *error, size_t
 			 src_path, l->id, *owner ? owner : "?");
 		return -EBUSY;
 	}
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return 0;
 	int n = snprintf(owner, sizeof(owner), "%d\n", (int)getpid());
 
 	/* For the message above only. */
@@ -118,25 +121,35 @@ static int open_tree(struct layout *l, const char *ssd_path, char *error, size_t
 	return r;
 }
 
-int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_layout, char *error,
-		size_t error_size)
+/* Id and path. */
+static int layout_init(struct layout *l, const struct src *src, const char *ssd_path, char *error,
+		       size_t error_size)
 {
-	struct layout *l = ret_layout;
-	int r;
-
 	*l = (struct layout){ .dir_fd = -1, .objects_fd = -1, .lock_fd = -1 };
-	r = layout_volume_id(src, l->id);
+	int r = layout_volume_id(src, l->id);
+
 	if (r < 0) {
 		snprintf(error, error_size, "%s: cannot identify: %s", src->path, strerror(-r));
 		return r;
 	}
 	if (asprintf(&l->path, "%s/volumes/%s", ssd_path, l->id) < 0) {
 		l->path = NULL;
+		snprintf(error, error_size, "out of memory");
 		return -ENOMEM;
 	}
-	r = open_tree(l, ssd_path, error, error_size);
+	return 0;
+}
+
+int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_layout, char *error,
+		size_t error_size)
+{
+	struct layout *l = ret_layout;
+	int r = layout_init(l, src, ssd_path, error, error_size);
+
 	if (r == 0)
-		r = take_lock(l, src->path, error, error_size);
+		r = open_tree(l, ssd_path, error, error_size);
+	if (r == 0)
+		r = take_lock(l, src->path, O_RDWR | O_CREAT, error, error_size);
 	if (r == 0)
 		r = check_punch(l, error, error_size);
 	if (r == 0) {
@@ -144,6 +157,55 @@ int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_
 		r = l->objects_fd < 0 ? l->objects_fd : 0;
 		if (r < 0)
 			snprintf(error, error_size, "%s/objects: %s", l->path, strerror(-r));
+	}
+	if (r < 0)
+		layout_release(l);
+	return r;
+}
+
+static int open_existing_tree(struct layout *l, const struct src *src, const char *ssd_path,
+			      char *error, size_t size)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	_cleanup_close_ int ssd = open(ssd_path, flags);
+
+	if (ssd < 0) {
+		snprintf(error, size, "SSD directory %s: %s", ssd_path, strerror(errno));
+		return neg_errno();
+	}
+	l->dir_fd = open(l->path, flags);
+	if (l->dir_fd < 0) {
+		int r = neg_errno();
+
+		if (r == -ENOENT)
+			snprintf(error, size, "no volume for %s in %s: never mounted with it",
+				 src->path, ssd_path);
+		else
+			snprintf(error, size, "%s: %s", l->path, strerror(-r));
+		return r;
+	}
+	return 0;
+}
+
+int layout_open_existing(const struct src *src, const char *ssd_path, bool write,
+			 struct layout *ret_layout, char *error, size_t error_size)
+{
+	struct layout *l = ret_layout;
+	int r = layout_init(l, src, ssd_path, error, error_size);
+
+	if (r == 0)
+		r = open_existing_tree(l, src, ssd_path, error, error_size);
+	if (r == 0)
+		r = take_lock(l, src->path, write ? O_RDWR | O_CREAT : O_RDONLY, error,
+			      error_size);
+	if (r == -ENOENT && !write && l->dir_fd >= 0)
+		r = 0; /* nobody can have a lock that does not exist */
+	if (r == 0) {
+		l->objects_fd = openat(l->dir_fd, "objects", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (l->objects_fd < 0 && errno != ENOENT) {
+			r = neg_errno();
+			snprintf(error, error_size, "%s/objects: %s", l->path, strerror(-r));
+		}
 	}
 	if (r < 0)
 		layout_release(l);

@@ -9,6 +9,7 @@
 #ifndef HYBRIDFS_TIER_LAYOUT_H
 #define HYBRIDFS_TIER_LAYOUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tier/src.h"
@@ -23,6 +24,14 @@ int layout_volume_id(const struct src *src, char ret_id[33]);
 /* Create what is missing, take the lock (I10), check that the filesystem can do what we need. */
 int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_layout, char *error,
 		size_t error_size);
+/*
+ * The same for a volume that exists already: nothing is created. With `write`, the lock file is
+ * (re)made and says who has it; without, not a byte on the SSD changes. lock_fd stays -1 when there
+ * is no lock file to take, objects_fd when there is no such directory.
+ * -ENOENT: the SSD has no volume of this SRC.
+ */
+int layout_open_existing(const struct src *src, const char *ssd_path, bool write,
+			 struct layout *ret_layout, char *error, size_t error_size);
 void layout_release(struct layout *l);
 
 #endif

@@ -243,7 +243,7 @@ static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t ma
 		m->unsynced_blocks -= (uint64_t)__builtin_popcountll(g->unsynced[w] & mask);
 		g->unsynced[w] &= ~mask;
 		if (old_present & mask) {
-			g->removal |= g->committed_seq > 0;
+			g->removal = true;
 			g->sum_valid &= ~extent;
 			g->touched |= extent;
 		}
@@ -346,6 +346,19 @@ void map_set_intent(struct map *m, uint64_t start, uint64_t end)
 		if (g && !g->intent) {
 			g->intent = true;
 			g->seq++;
+		}
+	}
+}
+
+void map_begin_write(struct map *m, uint64_t start, uint64_t end)
+{
+	for (uint64_t at = round_down_u64(start, BLOCK_BYTES); at < end; at += BLOCK_BYTES) {
+		struct map_group *g = map_find(m, at / GROUP_BYTES);
+		unsigned b = (at % GROUP_BYTES) / BLOCK_BYTES;
+
+		if (g) {
+			g->wb[b / 64] &= ~(1ull << (b % 64));
+			g->touched |= 1ull << (b / 64);
 		}
 	}
 }

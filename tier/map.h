@@ -93,6 +93,8 @@ int map_set(struct map *m, uint64_t start, uint64_t end, enum block_state state)
 bool map_needs_intent(const struct map *m, uint64_t start, uint64_t end);
 /* Set `intent` in all groups of the range which hold something. */
 void map_set_intent(struct map *m, uint64_t start, uint64_t end);
+/* These blocks are going to be written: a write-back under way must not call them clean. */
+void map_begin_write(struct map *m, uint64_t start, uint64_t end);
 
 bool map_has_intent(const struct map *m);
 

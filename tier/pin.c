@@ -43,7 +43,8 @@ static bool any_range_locked(const struct tfile *f)
 
 static int set_pin(struct tfile *f, bool whole, uint64_t off, uint64_t len, bool pin)
 {
-	int r = tfile_load_map(f);
+	/* In use, so that the size is known: ranges end with the file. */
+	int r = whole ? tfile_load_map(f) : tfile_use(f, false);
 
 	if (r < 0)
 		return r;
@@ -63,6 +64,8 @@ static int set_pin(struct tfile *f, bool whole, uint64_t off, uint64_t len, bool
 	tfile_changed_locked(f);
 	tfile_account_locked(f);
 	pthread_mutex_unlock(&f->lock);
+	if (!whole)
+		tfile_unuse(f);
 	return r < 0 ? r : commit_file(f);
 }
 

@@ -156,7 +156,8 @@ static int install_if_unchanged(struct tfile *f, const char *buf, uint64_t base,
 		return -EAGAIN;
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
-	bool same = token == f->src_seq && !f->src_inflight && !f->conflict && !f->dead;
+	bool same = token == f->src_seq && !f->src_inflight && !f->conflict && !f->dead &&
+		    !f->truncate_pending && !f->sync_failed;
 	bool removal = g && g->removal;
 
 	mask &= absent_mask_locked(f, base);
@@ -188,23 +189,6 @@ static int settle_removal(struct tfile *f, uint64_t base)
 	return removal ? commit_file(f) : 0;
 }
 
-static int sync_src_first(struct tfile *f)
-{
-	pthread_mutex_lock(&f->lock);
-	uint64_t upto = f->src_wseq;
-	bool needed = upto != f->src_sseq;
-
-	pthread_mutex_unlock(&f->lock);
-	if (!needed)
-		return 0;
-	if (fsync(f->src_fd) < 0)
-		return neg_errno();
-	pthread_mutex_lock(&f->lock);
-	f->src_sseq = max_u64(f->src_sseq, upto);
-	pthread_mutex_unlock(&f->lock);
-	return 0;
-}
-
 static int make_room(struct volume *v, uint64_t bytes, bool background)
 {
 	uint64_t used = atomic_load(&v->used_blocks) * BLOCK_BYTES;
@@ -226,7 +210,7 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	if (r == 0)
 		r = tfile_refresh(f);
 	if (r == 0)
-		r = sync_src_first(f);
+		r = sync_src(f);
 	if (r < 0)
 		return r;
 	uint64_t token = tfile_stat_begin(f), size = tfile_size(f);

@@ -72,10 +72,14 @@ static int settle_extent(struct tfile *f, const struct map_group *g, unsigned w,
 	if (exact) {
 		int r = sum_extent(fd, g, w, &sum);
 
-		if (r < 0)
-			return r;
-		if (sum == g->sum[w])
+		if (r == 0 && sum == g->sum[w])
 			return 0;
+		if (r < 0) { /* I8: SRC has it */
+			pthread_mutex_lock(&f->lock);
+			set_extent_locked(f, g, w, present, BLOCK_ABSENT);
+			pthread_mutex_unlock(&f->lock);
+			return 0;
+		}
 	}
 	pthread_mutex_lock(&f->lock);
 	set_extent_locked(f, g, w, present, BLOCK_DIRTY);
@@ -112,6 +116,19 @@ static int settle_intents(struct tfile *f, int fd)
 	return r;
 }
 
+/* Settled: what they protected is known now. */
+static void drop_intents_locked(struct tfile *f)
+{
+	for (unsigned i = 0; i < f->map.n_groups; i++) {
+		struct map_group *g = f->map.groups[i];
+
+		if (g->intent) {
+			g->intent = g->intent_durable = false;
+			g->seq++;
+		}
+	}
+}
+
 static void drop_clean_locked(struct tfile *f)
 {
 	for (unsigned i = 0; i < f->map.n_groups; i++) {
@@ -145,14 +162,19 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 		object_missing(f);
 		return 0;
 	}
-	if (obj_fd >= 0)
+	if (obj_fd >= 0 && f->v->unclean)
 		r = settle_intents(f, obj_fd);
-	if (r == 0 && f->v->unclean && f->busy) {
-		pthread_mutex_lock(&f->lock);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	drop_intents_locked(f);
+	/* Where SRC may have been changed under it nobody can tell a good copy from a bad one. */
+	if (f->busy)
 		drop_clean_locked(f);
-		pthread_mutex_unlock(&f->lock);
-	}
-	return r;
+	if (f->busy && f->attr_owned && !f->truncate_pending)
+		f->size_known = false; /* SRC may be longer, by a write that went past us */
+	pthread_mutex_unlock(&f->lock);
+	return 0;
 }
 
 /* ---- mount -------------------------------------------------------------------------------- */
@@ -206,7 +228,10 @@ static int load_pins(struct volume *v)
 		} else {
 			struct tfile *f = tfile_get_loaded(v, &row);
 
-			r = f ? tfile_load_map(f) : -ENOMEM;
+			/* A file that cannot be loaded is logged, and no reason not to mount. */
+			r = f ? 0 : -ENOMEM;
+			if (f)
+				(void)tfile_load_map(f);
 			tfile_put(f);
 		}
 		cat_file_release(&row);
@@ -282,11 +307,13 @@ static void sweep_object(struct volume *v, int dir_fd, const char *name)
 
 	if (!id || id >= v->first_new_id || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
+	/* A file in memory may have lost its row and be writing to its object again. Looked up on
+	 * both sides of the catalog, as it may come or go meanwhile. */
+	bool known = volume_id_in_memory(v, id);
 	int r = catalog_find_id(v->cat, id, &row);
 
 	if (r == -ENOENT) {
-		/* A file in memory may have lost its row and be writing to its object again. */
-		if (!volume_id_in_memory(v, id))
+		if (!known && !volume_id_in_memory(v, id))
 			(void)object_remove(v, id);
 	} else if (r == 0) {
 		check_space(v, &row, &st);

@@ -115,7 +115,7 @@ static int apply_file(struct replay *p, const struct journal_entry *e)
 {
 	p->key = (struct src_key){ .len = e->file.key_len };
 	memcpy(p->key.data, e->file.key, e->file.key_len);
-	return catalog_put_file(p->v->cat, &e->file);
+	return catalog_store_row(p->v, &e->file);
 }
 
 static int apply(void *arg, const struct journal_entry *e)

@@ -61,7 +61,7 @@ static int forget_blocks(struct tfile *f, uint64_t start, uint64_t end)
 	return r;
 }
 
-/* ---- truncate ----------------------------------------------------------------------------- */
+/* ---- SRC ---------------------------------------------------------------------------------- */
 static int cut_src(struct tfile *f, uint64_t size)
 {
 	int r = src_change_begin(f);
@@ -77,32 +77,86 @@ static int cut_src(struct tfile *f, uint64_t size)
 	return r;
 }
 
-static void set_size(struct tfile *f, uint64_t size, bool cut_pending)
+/* ---- pending cuts ------------------------------------------------------------------------- */
+int redo_cut(struct tfile *f)
 {
+	struct stat st;
+
 	pthread_mutex_lock(&f->lock);
-	f->size = size;
-	f->truncate_pending = cut_pending;
-	f->data_seq++;
-	if (cut_pending)
-		tfile_set_mtime_locked(f);
-	tfile_changed_locked(f);
-	tfile_account_locked(f);
+	bool pending = f->truncate_pending;
+	uint64_t to = f->pending_to;
+
 	pthread_mutex_unlock(&f->lock);
+	if (!pending)
+		return 0;
+	(void)src_change_begin(f);
+	int r = fstat(f->src_fd, &st) < 0 ? neg_errno() : 0;
+
+	if (r == 0 && (uint64_t)st.st_size > to && ftruncate(f->src_fd, (off_t)to) < 0)
+		r = neg_errno();
+	pthread_mutex_lock(&f->lock);
+	if (r == 0) {
+		f->truncate_pending = false;
+		f->cut_wseq = f->src_wseq + 1; /* what src_change_end() makes it */
+		tfile_changed_locked(f);
+	}
+	pthread_mutex_unlock(&f->lock);
+	src_change_end(f);
+	return r;
 }
 
-/* Everything past `size` leaves the map, and the tail of the last block becomes zero. */
-static int cut_map(struct tfile *f, uint64_t size)
+int settle_cut(struct tfile *f)
 {
-	int r = zero_in_block(f, size, round_up_u64(size, BLOCK_BYTES));
+	struct range all;
 
-	return r < 0 ? r : forget_blocks(f, round_up_u64(size, BLOCK_BYTES), RANGE_END);
+	pthread_mutex_lock(&f->src_mutex);
+	range_lock(&f->ranges, &all, 0, RANGE_END, true);
+	int r = redo_cut(f);
+
+	range_unlock(&f->ranges, &all);
+	pthread_mutex_unlock(&f->src_mutex);
+	return r;
+}
+
+/* ---- truncate ----------------------------------------------------------------------------- */
+static void set_size_locked(struct tfile *f, uint64_t size)
+{
+	f->size = size;
+	f->data_seq++;
+	tfile_changed_locked(f);
+	tfile_account_locked(f);
+}
+
+/*
+ * The cut in memory, at once: everything past `size` leaves the map, the tail of the last block is
+ * zero (a clean one is forgotten, SRC's is zero past its end), and, if `pending`, SRC must follow.
+ */
+static int cut_map(struct tfile *f, uint64_t size, bool pending)
+{
+	uint64_t base = round_down_u64(size, BLOCK_BYTES);
+	int r = zero_past_end(f, size, base + BLOCK_BYTES);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	r = tfile_map_set_locked(f, round_up_u64(size, BLOCK_BYTES), RANGE_END, BLOCK_ABSENT);
+	if (r == 0 && pending) {
+		f->truncate_pending = true;
+		f->pending_to = size;
+		f->cut_to = min_u64(f->cut_to, size);
+		tfile_set_mtime_locked(f);
+	}
+	if (r == 0)
+		set_size_locked(f, size);
+	pthread_mutex_unlock(&f->lock);
+	return r;
 }
 
 /*
  * Shorter. When the durable state has dirty data or a size of its own, it would bring them back
  * after a crash over a SRC that is already cut: so the cut is made durable there first, with the
- * mark that SRC must follow (recovery redoes it). Otherwise SRC goes first: its new stamp makes
- * every older durable state void.
+ * mark that SRC must follow (recovery redoes it), which stays until SRC is synced. Otherwise SRC
+ * goes first: its new stamp makes every older durable state void.
  */
 static int truncate_down(struct tfile *f, uint64_t size)
 {
@@ -110,48 +164,38 @@ static int truncate_down(struct tfile *f, uint64_t size)
 	bool journaled = f->durable_dirty;
 
 	pthread_mutex_unlock(&f->lock);
-	if (!journaled) {
-		int r = cut_src(f, size);
+	int r = journaled ? 0 : cut_src(f, size);
 
-		if (r < 0)
-			return r;
-	}
-	int r = cut_map(f, size);
-
-	if (r < 0)
-		return r;
-	set_size(f, size, journaled);
-	if (!journaled)
-		return 0;
-	r = commit_file(f);
 	if (r == 0)
-		r = cut_src(f, size);
-	if (r == 0)
-		set_size(f, size, false);
-	return r; /* on failure the cut stays pending: the file reads as cut, SRC follows later */
+		r = cut_map(f, size, journaled);
+	if (r == 0 && journaled)
+		r = commit_file(f);
+	/* On failure the cut stays pending: the file reads as cut, SRC follows later. */
+	return r == 0 && journaled ? redo_cut(f) : r;
 }
 
 static int truncate_up(struct tfile *f, uint64_t size)
 {
-	int r = cut_src(f, size);
+	int r = zero_past_end(f, tfile_size(f), size);
 
 	if (r == 0)
-		set_size(f, size, false);
-	return r;
+		r = cut_src(f, size);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	set_size_locked(f, size);
+	pthread_mutex_unlock(&f->lock);
+	return 0;
 }
 
-/* Same size: only times change, and a cut that is still pending is not forgotten. */
+/* Only times change. */
 static int truncate_same(struct tfile *f)
 {
 	struct stat st;
 
-	pthread_mutex_lock(&f->lock);
-	uint64_t size = f->size;
-
-	pthread_mutex_unlock(&f->lock);
 	if (fstat(f->src_fd, &st) < 0)
 		return neg_errno();
-	return cut_src(f, min_u64(size, (uint64_t)st.st_size));
+	return cut_src(f, min_u64(tfile_size(f), (uint64_t)st.st_size));
 }
 
 int tfile_truncate(struct tfile *f, uint64_t size)
@@ -165,7 +209,10 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	uint64_t now = tfile_size(f);
 
-	if (size < now)
+	r = redo_cut(f);
+	if (r < 0)
+		;
+	else if (size < now)
 		r = truncate_down(f, size);
 	else if (size > now)
 		r = truncate_up(f, size);
@@ -195,7 +242,7 @@ static int reshape_src(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	pthread_mutex_lock(&f->lock);
 	if (r == 0)
 		note_change_locked(f);
-	if (known && (uint64_t)st.st_size > f->size) {
+	if (known && !(mode & FALLOC_FL_KEEP_SIZE) && (uint64_t)st.st_size > f->size) {
 		f->size = (uint64_t)st.st_size;
 		f->data_seq++;
 	}
@@ -204,10 +251,25 @@ static int reshape_src(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	return r;
 }
 
+static bool any_dirty(struct tfile *f, uint64_t off, uint64_t end)
+{
+	pthread_mutex_lock(&f->lock);
+	bool dirty = map_next_dirty(&f->map, round_down_u64(off, BLOCK_BYTES)) < end;
+
+	pthread_mutex_unlock(&f->lock);
+	return dirty;
+}
+
 static int zero_on_ssd(struct tfile *f, uint64_t off, uint64_t end)
 {
 	uint64_t first = round_up_u64(off, BLOCK_BYTES), last = round_down_u64(end, BLOCK_BYTES);
 
+	/* Dirty data may leave the catalog only for zeros that are as durable: else a power cut
+	 * would bring back what SRC had before it. */
+	int synced = any_dirty(f, off, end) ? sync_src_data(f) : 0;
+
+	if (synced < 0)
+		return synced;
 	if (first > last) /* within one block */
 		return zero_in_block(f, off, end);
 	int r = zero_in_block(f, off, first);
@@ -227,11 +289,13 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (len == 0 || off > INT64_MAX || len > INT64_MAX - off)
 		return len == 0 ? -EINVAL : -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
-	range_lock(&f->ranges, &range, round_down_u64(off, BLOCK_BYTES),
-		   mode & FALLOC_FL_KEEP_SIZE ? round_up_u64(off + len, BLOCK_BYTES) : RANGE_END,
-		   true);
-	int r = reshape_src(f, mode, off, len);
+	range_lock(&f->ranges, &range, 0, RANGE_END, true);
+	int r = redo_cut(f);
 
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		r = zero_past_end(f, tfile_size(f), off + len);
+	if (r == 0)
+		r = reshape_src(f, mode, off, len);
 	if (r == 0 && zeroes)
 		r = zero_on_ssd(f, off, off + len);
 	range_unlock(&f->ranges, &range);
@@ -321,37 +385,64 @@ off_t tfile_seek(struct tfile *f, off_t off, int whence)
 }
 
 /* ---- fsync -------------------------------------------------------------------------------- */
-static int sync_src(struct tfile *f, bool data_only)
+/* Names and attributes too: fdatasync makes a new name durable only where SRC says so. */
+int sync_src(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
 	uint64_t upto = f->src_wseq;
-	bool needed = upto != f->src_sseq;
+	bool needed = upto != f->src_sseq || f->src_unknown;
 
 	pthread_mutex_unlock(&f->lock);
 	if (!needed)
 		return 0;
-	/* fdatasync makes a new name durable too only where the filesystem says so: be sure. */
-	(void)data_only;
-	if (fsync(f->src_fd) < 0)
-		return neg_errno();
+	if (fsync(f->src_fd) < 0) {
+		int r = neg_errno();
+
+		tfile_sync_error(f, r);
+		return r;
+	}
 	pthread_mutex_lock(&f->lock);
 	f->src_sseq = max_u64(f->src_sseq, upto);
+	f->src_unknown = false;
 	pthread_mutex_unlock(&f->lock);
 	return 0;
+}
+
+void tfile_sync_error(struct tfile *f, int r)
+{
+	pthread_mutex_lock(&f->lock);
+	f->fsync_error = r;
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* The kernel tells an error once, to whoever syncs first; it is the application that must know. */
+static int take_error(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	int r = f->fsync_error;
+
+	f->fsync_error = f->sync_failed ? r : 0;
+	pthread_mutex_unlock(&f->lock);
+	return r;
 }
 
 int tfile_fsync(struct tfile *f, bool data_only)
 {
 	__atomic_fetch_add(&f->fsync_seq, 1, __ATOMIC_RELAXED);
-	int r = sync_src(f, data_only);
+	int r = sync_src(f);
 
-	if (r < 0)
+	if (r < 0) {
+		(void)take_error(f);
 		return r;
+	}
 	pthread_mutex_lock(&f->lock);
 	bool commit = f->id && (f->obj_wseq != f->obj_sseq ||
 				(data_only ? f->data_seq != f->committed_data_seq
 					   : f->seq != f->committed_seq));
 
 	pthread_mutex_unlock(&f->lock);
-	return commit ? commit_file(f) : 0;
+	r = commit ? commit_file(f) : 0;
+	int error = take_error(f);
+
+	return error < 0 ? error : r;
 }

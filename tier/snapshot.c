@@ -14,7 +14,7 @@ static bool wants_row_locked(const struct tfile *f)
 /* Could recovery find dirty data in what is stored now? Blocks under an intent may turn out so. */
 static bool may_be_dirty_locked(const struct tfile *f)
 {
-	return tfile_dirty_locked(f) || map_has_intent(&f->map);
+	return tfile_dirty_locked(f) || map_has_intent(&f->map) || (f->row && !f->map_loaded);
 }
 
 /* The busy mark goes when SRC is durable and its stamp is known: the row describes it exactly.
@@ -23,6 +23,8 @@ static void settle_busy_locked(struct tfile *f)
 {
 	bool exact = !f->src_inflight && !f->stamp_stale && f->src_wseq == f->src_sseq;
 
+	if (f->cut_to != UINT64_MAX && !f->truncate_pending && f->src_sseq >= f->cut_wseq)
+		f->cut_to = UINT64_MAX;
 	if (exact && f->busy)
 		f->busy = f->busy_durable = false;
 	else if (!exact && may_be_dirty_locked(f))
@@ -35,13 +37,14 @@ static void fill_row_locked(struct tfile *f, struct cat_file *row)
 				  .key_len = f->key.len,
 				  .size_bytes = f->size,
 				  .mtime_ns = timespec_ns(f->mtime),
-				  .src_size_bytes = f->stamp.size,
+				  .src_size_bytes = f->cut_to != UINT64_MAX ? f->cut_to
+									    : f->stamp.size,
 				  .src_mtime_ns = f->stamp.mtime_ns,
 				  .src_ctime_ns = f->stamp.ctime_ns };
 	memcpy(row->key, f->key.data, f->key.len);
 	row->flags = (f->pinned ? CAT_F_PINNED : 0) | (f->pin_ranges ? CAT_F_PIN_RANGES : 0) |
 		     (f->attr_owned ? CAT_F_ATTR_OWNED : 0) | (f->busy ? CAT_F_SRC_BUSY : 0) |
-		     (f->truncate_pending ? CAT_F_TRUNCATE : 0) |
+		     (f->cut_to != UINT64_MAX ? CAT_F_TRUNCATE : 0) |
 		     (f->conflict ? CAT_F_CONFLICT : 0);
 	row->path = f->path ? strdup(f->path) : NULL;
 }
@@ -53,7 +56,7 @@ static void fill_row_locked(struct tfile *f, struct cat_file *row)
  */
 static void settle_intent_locked(struct tfile *f, struct map_group *g)
 {
-	if (!g->intent || f->writes_inflight || g->seq != g->committed_seq)
+	if (!g->intent || f->writes_inflight)
 		return;
 	for (unsigned w = 0; w < BITMAP_WORDS; w++)
 		if (g->dirty[w])
@@ -66,7 +69,7 @@ static bool group_wanted(const struct map_group *g, bool journal)
 {
 	uint64_t stored = journal ? g->committed_seq : g->checkpoint_seq;
 
-	return g->seq != stored && !(stored == 0 && map_group_empty(g));
+	return g->seq != stored && !(stored == 0 && map_group_empty(g) && !g->removal);
 }
 
 static int copy_groups_locked(struct snapshot *s, bool journal)
@@ -143,8 +146,13 @@ static void take_locked(struct snapshot *s, bool journal)
 		settle_busy_locked(f);
 		s->has_row = true;
 		fill_row_locked(f, &s->row);
-		s->error = copy_groups_locked(s, journal);
+		s->row_only = !f->map_loaded;
+		if (!s->row_only)
+			s->error = f->sync_failed ? -EIO : copy_groups_locked(s, journal);
 		plan_data_locked(s, journal);
+		/* From now on a row may be there, whatever becomes of this attempt. */
+		f->row = true;
+		f->catalog_row |= !journal;
 	} else {
 		s->delete_row = f->row || (!journal && f->catalog_row);
 		s->skip = !s->delete_row;
@@ -152,6 +160,7 @@ static void take_locked(struct snapshot *s, bool journal)
 		map_clear_unsynced(&f->map);
 	}
 	s->dirty = may_be_dirty_locked(f);
+	f->durable_dirty |= s->dirty && !s->skip;
 	s->seq = f->seq;
 	s->data_seq = f->data_seq;
 }
@@ -184,6 +193,19 @@ static int sync_object(struct snapshot *s)
 	return fdatasync(s->f->obj_fd) < 0 ? neg_errno() : 0;
 }
 
+/*
+ * What the SSD did not take is lost with the page cache, and another sync would not say so again.
+ * Nothing of the file is committed until write-back has brought it all to SRC (from memory, while
+ * it is there); every fsync until then is told.
+ */
+static void object_sync_failed(struct tfile *f, int r)
+{
+	tfile_sync_error(f, r);
+	pthread_mutex_lock(&f->lock);
+	f->sync_failed = true;
+	pthread_mutex_unlock(&f->lock);
+}
+
 void snapshot_sync(struct volume *v, struct snapshot *s, unsigned n)
 {
 	unsigned want = 0;
@@ -194,8 +216,11 @@ void snapshot_sync(struct volume *v, struct snapshot *s, unsigned n)
 	int r = all && syncfs(v->objects_fd) < 0 ? neg_errno() : 0;
 
 	for (unsigned i = 0; i < n; i++)
-		if (wants_sync(&s[i]))
+		if (wants_sync(&s[i])) {
 			s[i].error = all ? r : sync_object(&s[i]);
+			if (s[i].error)
+				object_sync_failed(s[i].f, s[i].error);
+		}
 }
 
 /* ---- noting ------------------------------------------------------------------------------- */
@@ -218,11 +243,13 @@ static void note_groups_locked(struct snapshot *s, bool journal)
 }
 
 /* The row is gone, and all its groups with it: whatever is there now has to be stored anew. */
-static void note_deleted_locked(struct tfile *f, bool journal, bool newest)
+static void note_deleted_locked(const struct snapshot *s, bool journal, bool newest)
 {
-	if (newest)
+	struct tfile *f = s->f;
+
+	if (newest && s->delete_row)
 		f->row = false;
-	if (!journal)
+	if (!journal && s->delete_row)
 		f->catalog_row = false;
 	for (unsigned i = 0; i < f->map.n_groups; i++) {
 		struct map_group *g = f->map.groups[i];
@@ -241,17 +268,11 @@ static void note_durable_locked(struct snapshot *s, bool journal)
 	struct tfile *f = s->f;
 	bool newest = s->seq >= f->committed_seq;
 
-	if (s->delete_row) {
-		note_deleted_locked(f, journal, newest);
-	} else if (s->has_row) {
-		if (!journal)
-			f->catalog_row = true;
-		if (newest) {
-			f->row = true;
-			f->busy_durable = f->busy && s->row.flags & CAT_F_SRC_BUSY;
-		}
-	}
-	if (!s->skip) {
+	if (s->delete_row || (s->skip && !f->row && !f->dead))
+		note_deleted_locked(s, journal, newest);
+	else if (s->has_row && newest)
+		f->busy_durable = f->busy && s->row.flags & CAT_F_SRC_BUSY;
+	if (!s->skip && !s->row_only) {
 		note_groups_locked(s, journal);
 		if (newest)
 			f->durable_dirty = s->dirty;
@@ -264,8 +285,10 @@ static void note_durable_locked(struct snapshot *s, bool journal)
 			f->obj_new = false;
 		map_prune(&f->map);
 	}
-	f->committed_seq = max_u64(f->committed_seq, s->seq);
-	f->committed_data_seq = max_u64(f->committed_data_seq, s->data_seq);
+	if (!s->row_only) {
+		f->committed_seq = max_u64(f->committed_seq, s->seq);
+		f->committed_data_seq = max_u64(f->committed_data_seq, s->data_seq);
+	}
 	if (!s->skip && journal)
 		file_list_add(f->v, &f->v->uncheckpointed, f, volume_now(f->v));
 }

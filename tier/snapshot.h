@@ -26,6 +26,7 @@ struct snapshot {
 	uint64_t data[SNAPSHOT_DATA_BLOCKS]; /* offsets of blocks not yet durable */
 	unsigned n_data;
 	bool has_row, delete_row, skip;
+	bool row_only; /* the map is not loaded: its groups are as they are stored */
 	bool sync, sync_new; /* the object has to be synced, its directory entry too */
 	bool synced_mark;    /* earlier journal data of this file is obsolete with the sync */
 	bool dirty, holding;

@@ -18,7 +18,8 @@ static struct tfile *tfile_new(struct volume *v, const struct src_key *key)
 	f->key = *key;
 	f->hash = src_key_hash(key);
 	f->src_fd = f->obj_fd = -1;
-	f->garbage_lo = UINT64_MAX;
+	f->garbage_lo = f->cut_to = UINT64_MAX;
+	f->src_unknown = true;
 	pthread_mutex_init(&f->src_mutex, NULL);
 	pthread_mutex_init(&f->load_mutex, NULL);
 	pthread_mutex_init(&f->obj_mutex, NULL);
@@ -58,15 +59,17 @@ static void init_from_row(struct tfile *f, const struct cat_file *row)
 	f->pinned = row->flags & CAT_F_PINNED;
 	f->pin_ranges = row->flags & CAT_F_PIN_RANGES;
 	f->attr_owned = row->flags & CAT_F_ATTR_OWNED;
-	f->durable_dirty = f->attr_owned;
+	f->durable_dirty = true; /* until the map is loaded */
 	f->conflict = row->flags & CAT_F_CONFLICT;
 	f->busy = f->busy_durable = row->flags & CAT_F_SRC_BUSY;
 	f->truncate_pending = row->flags & CAT_F_TRUNCATE;
+	if (f->truncate_pending)
+		f->cut_to = f->pending_to = row->src_size_bytes;
 	f->stamp = (struct src_stamp){ .size = row->src_size_bytes,
 				       .mtime_ns = row->src_mtime_ns,
 				       .ctime_ns = row->src_ctime_ns };
 	f->stamp_valid = row->src_mtime_ns || row->src_ctime_ns;
-	f->stamp_stale = f->busy;
+	f->stamp_stale = f->busy || f->truncate_pending;
 	if (f->attr_owned) {
 		f->size = row->size_bytes;
 		f->size_known = true;
@@ -342,6 +345,7 @@ static struct tfile *pop_idle_locked(struct volume *v)
 
 static void discard(struct tfile *f)
 {
+	atomic_fetch_sub(&f->v->pinned_blocks, f->acct_pinned);
 	/* An object without a row has nothing in it that counts. */
 	if (f->id && !f->row)
 		(void)object_remove(f->v, f->id);
@@ -402,6 +406,7 @@ void tfile_dead(struct tfile *f)
 {
 	struct volume *v = f->v;
 
+	(void)tfile_load_map(f); /* what it occupies has to be given back */
 	pthread_mutex_lock(&f->lock);
 	pthread_mutex_lock(&v->files_lock);
 	f->dead = true;
@@ -434,7 +439,7 @@ void tfile_changed_locked(struct tfile *f)
 
 bool tfile_dirty_locked(const struct tfile *f)
 {
-	return f->map.dirty_blocks || f->attr_owned || f->truncate_pending;
+	return f->map.dirty_blocks || f->attr_owned || f->truncate_pending || f->sync_failed;
 }
 
 static uint64_t pinned_blocks_locked(const struct tfile *f)
@@ -465,7 +470,7 @@ void tfile_account_locked(struct tfile *f)
 
 	move_count(&v->used_blocks, &f->acct_present, f->map.present_blocks);
 	move_count(&v->dirty_blocks, &f->acct_dirty, f->map.dirty_blocks);
-	move_count(&v->pinned_blocks, &f->acct_pinned, pinned_blocks_locked(f));
+	move_count(&v->pinned_blocks, &f->acct_pinned, f->map_loaded ? pinned_blocks_locked(f) : 0);
 	move_count(&v->tracked, &f->acct_tracked,
 		   f->map.present_blocks || f->pinned || f->pin_ranges);
 	if (!f->dead && tfile_dirty_locked(f))
@@ -566,7 +571,9 @@ int tfile_make_object(struct tfile *f)
 
 	pthread_mutex_lock(&f->obj_mutex);
 	assert(f->obj_holds > 0);
-	if (f->obj_fd < 0) {
+	if (f->lost) {
+		r = -EIO; /* a new object would have zeros where the lost data was */
+	} else if (f->obj_fd < 0) {
 		uint64_t id = f->id ? f->id : atomic_fetch_add(&f->v->next_id, 1);
 		int fd = object_create(f->v, id, &f->key, f->path);
 
@@ -585,14 +592,14 @@ int tfile_make_object(struct tfile *f)
 }
 
 /* ---- map ---------------------------------------------------------------------------------- */
-static int load_groups(struct tfile *f)
+static int load_groups(struct tfile *f, struct map *m)
 {
 	struct cat_group row;
 	uint64_t from = 0;
 	int r;
 
 	while ((r = catalog_next_group(f->v->cat, f->id, from, &row)) == 0) {
-		r = map_load(&f->map, &row);
+		r = map_load(m, &row);
 		if (r < 0)
 			return r;
 		from = row.index + 1;
@@ -606,7 +613,38 @@ static void adopt_accounts_locked(struct tfile *f)
 	f->acct_present = f->map.present_blocks;
 	f->acct_dirty = f->map.dirty_blocks;
 	f->acct_tracked = 1;
-	f->durable_dirty |= f->map.dirty_blocks > 0 || map_has_intent(&f->map);
+	f->durable_dirty = f->attr_owned || f->truncate_pending || f->map.dirty_blocks > 0 ||
+			   map_has_intent(&f->map);
+}
+
+/* load_mutex and the object are held. Until map_loaded is set, only this thread uses the map, and
+ * commits store the row alone. */
+static int load_and_settle(struct tfile *f)
+{
+	struct map m;
+
+	map_init(&m);
+	int r = load_groups(f, &m);
+
+	if (r < 0) {
+		map_release(&m);
+		return r;
+	}
+	pthread_mutex_lock(&f->lock);
+	f->map = m;
+	adopt_accounts_locked(f);
+	pthread_mutex_unlock(&f->lock);
+	r = recover_settle_map(f, f->obj_fd);
+	pthread_mutex_lock(&f->lock);
+	if (r == 0) {
+		f->map_loaded = true;
+		tfile_changed_locked(f);
+		tfile_account_locked(f);
+	} else {
+		map_release(&f->map);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return r;
 }
 
 int tfile_load_map(struct tfile *f)
@@ -614,29 +652,15 @@ int tfile_load_map(struct tfile *f)
 	int r = 0;
 
 	pthread_mutex_lock(&f->load_mutex);
-	if (f->map_loaded)
-		goto out;
-	r = tfile_hold_object(f);
-	if (r < 0)
-		goto out;
-	r = load_groups(f);
-	if (r == 0) {
-		pthread_mutex_lock(&f->lock);
-		adopt_accounts_locked(f);
-		pthread_mutex_unlock(&f->lock);
-		r = recover_settle_map(f, f->obj_fd);
+	if (!f->map_loaded) {
+		r = tfile_hold_object(f);
+		if (r == 0) {
+			r = load_and_settle(f);
+			tfile_drop_object(f);
+		}
+		if (r < 0)
+			volume_error(f->v, f, r, "cannot load the block map");
 	}
-	if (r == 0) {
-		pthread_mutex_lock(&f->lock);
-		f->map_loaded = true;
-		tfile_account_locked(f);
-		pthread_mutex_unlock(&f->lock);
-	} else {
-		map_release(&f->map);
-		volume_error(f->v, f, r, "cannot load the block map");
-	}
-	tfile_drop_object(f);
-out:
 	pthread_mutex_unlock(&f->load_mutex);
 	return r;
 }
@@ -689,30 +713,45 @@ bool tfile_open_for_write(struct tfile *f)
 	return yes;
 }
 
+/* load_mutex held. */
+static int use_locked(struct tfile *f, bool writable)
+{
+	bool open = f->src_fd < 0 || (writable && !f->src_writable);
+	int r = open ? open_src(f, writable) : 0;
+
+	/* Size and stamp are known before anybody else may use it. */
+	if (r == 0 && (open || !f->size_known))
+		r = tfile_refresh(f);
+	if (r == 0 && f->uses == 0)
+		r = tfile_hold_object(f);
+	return r;
+}
+
+static void close_src(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	int fd = f->src_fd;
+
+	f->src_fd = -1;
+	f->src_writable = false;
+	pthread_mutex_unlock(&f->lock);
+	if (fd >= 0)
+		close(fd);
+}
+
 int tfile_use(struct tfile *f, bool writable)
 {
 	int r = tfile_load_map(f);
-	bool first = false;
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->load_mutex);
-	if (f->src_fd < 0 || (writable && !f->src_writable)) {
-		r = open_src(f, writable);
-		first = r == 0;
-	}
-	if (r == 0 && f->uses == 0)
-		r = tfile_hold_object(f);
+	r = use_locked(f, writable);
 	if (r == 0)
 		f->uses++;
-	else if (f->uses == 0 && f->src_fd >= 0) {
-		close(f->src_fd);
-		f->src_fd = -1;
-		f->src_writable = false;
-	}
+	else if (f->uses == 0)
+		close_src(f);
 	pthread_mutex_unlock(&f->load_mutex);
-	if (r == 0 && first)
-		(void)tfile_refresh(f);
 	return r;
 }
 
@@ -723,13 +762,7 @@ void tfile_unuse(struct tfile *f)
 	if (f->uses == 1 && f->stamp_stale)
 		(void)tfile_refresh(f); /* know the stamp, so that clean copies outlive this use */
 	if (--f->uses == 0) {
-		pthread_mutex_lock(&f->lock);
-		int fd = f->src_fd;
-
-		f->src_fd = -1;
-		f->src_writable = false;
-		pthread_mutex_unlock(&f->lock);
-		close(fd);
+		close_src(f);
 		tfile_drop_object(f);
 	}
 	pthread_mutex_unlock(&f->load_mutex);

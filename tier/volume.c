@@ -306,8 +306,40 @@ static int mark_clean(struct volume *v, void *arg)
 	return put_number(v, "clean", 1);
 }
 
+/* Whatever changes SRC while nobody watches must be seen at the next mount: so SRC's stamps are
+ * known, and no busy mark is left, when we go. */
+static void settle_all(struct volume *v)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&v->files_lock);
+	struct tfile **files = calloc(v->n_files + 1, sizeof(*files));
+
+	for (unsigned i = 0; files && i < v->table_size; i++)
+		for (struct tfile *f = v->table[i]; f; f = f->hash_next)
+			if (!f->dead) {
+				volume_ref_locked(v, f);
+				files[n++] = f;
+			}
+	pthread_mutex_unlock(&v->files_lock);
+	for (unsigned i = 0; i < n; i++) {
+		struct tfile *f = files[i];
+
+		pthread_mutex_lock(&f->lock);
+		bool open = f->row && (f->busy || f->stamp_stale);
+
+		pthread_mutex_unlock(&f->lock);
+		if (open)
+			(void)src_settle(f); /* gone from SRC: nothing can be known of it */
+		tfile_put(f);
+	}
+	free(files);
+}
+
 int volume_close(struct volume *v)
 {
+	settle_all(v);
+
 	/* Twice: the first commit makes the removal of blocks known, so that their space can be
 	 * released; burials come last. */
 	int r = volume_commit(v);

@@ -48,8 +48,8 @@ static int read_blocks(struct pass *p, uint64_t base, uint64_t mask)
 			continue;
 		}
 		r = f->obj_fd < 0 ? -EIO
-				  : read_full(f->obj_fd, p->buf + b * BLOCK_BYTES,
-					      (e - b) * BLOCK_BYTES, base + b * BLOCK_BYTES);
+				  : read_object(f, p->buf + b * BLOCK_BYTES, (e - b) * BLOCK_BYTES,
+						base + b * BLOCK_BYTES);
 		b = e;
 	}
 	return r;
@@ -109,12 +109,14 @@ static int write_extent(struct pass *p, uint64_t base)
 	int r = dirty ? read_blocks(p, base, present) : 0;
 
 	range_unlock(&f->ranges, &range);
-	if (r < 0 || !dirty)
-		return r;
-	r = write_blocks(p, base, dirty, size);
+	if (!dirty)
+		return 0;
+	/* In the list in any case: abandon_pass() takes the marks back. */
+	if (r == 0)
+		r = write_blocks(p, base, dirty, size);
 	p->extents[p->n++] = (struct wb_extent){ .index = base / GROUP_BYTES,
 						 .word = w,
-						 .sum = sum_blocks(p, base, present) };
+						 .sum = r < 0 ? 0 : sum_blocks(p, base, present) };
 	return r;
 }
 
@@ -153,16 +155,27 @@ static bool covers_all_locked(const struct tfile *f)
 	return true;
 }
 
-/* A hole at the end of the file: no block of it was written, but the size is that of the mount. */
-static int grow_src(struct tfile *f, uint64_t size)
+/* A hole at the end of the file: no block of it was written, but the size is that of the mount. Under
+ * a reservation of everything, so that no write to SRC behind it is cut off again. */
+static int grow_src(struct tfile *f)
 {
+	struct range all;
 	struct stat st;
+	int r = 0;
 
 	if (fstat(f->src_fd, &st) < 0)
 		return neg_errno();
-	if ((uint64_t)st.st_size < size && ftruncate(f->src_fd, (off_t)size) < 0)
-		return neg_errno();
-	return 0;
+	if ((uint64_t)st.st_size >= tfile_size(f))
+		return 0;
+	range_lock(&f->ranges, &all, 0, RANGE_END, true);
+	uint64_t size = tfile_size(f);
+
+	if (fstat(f->src_fd, &st) < 0)
+		r = neg_errno();
+	else if ((uint64_t)st.st_size < size && ftruncate(f->src_fd, (off_t)size) < 0)
+		r = neg_errno();
+	range_unlock(&f->ranges, &all);
+	return r;
 }
 
 static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
@@ -173,21 +186,25 @@ static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
 	bool last = covers_all_locked(f);
 	struct timespec tv[2] = { { .tv_nsec = UTIME_OMIT }, f->mtime };
 	bool set_times = last && f->attr_owned;
-	uint64_t src_upto = f->src_wseq, size = f->size;
+	uint64_t src_upto = f->src_wseq;
 
 	*ret_mtime_seq = set_times ? f->mtime_seq : UINT64_MAX;
 	pthread_mutex_unlock(&f->lock);
-	int r = last ? grow_src(f, size) : 0;
+	int r = last ? grow_src(f) : 0;
 
 	if (r < 0)
 		return r;
 	if (set_times && futimens(f->src_fd, tv) < 0)
 		return neg_errno();
-	if ((last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0)
-		return neg_errno();
+	if ((last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0) {
+		r = neg_errno();
+		tfile_sync_error(f, r);
+		return r;
+	}
 	if (last) { /* +1: the change under way, which this sync covers too */
 		pthread_mutex_lock(&f->lock);
 		f->src_sseq = max_u64(f->src_sseq, src_upto);
+		f->src_unknown = false;
 		pthread_mutex_unlock(&f->lock);
 	}
 	return 0;
@@ -215,6 +232,14 @@ static void clean_extent_locked(struct tfile *f, const struct wb_extent *x)
 	}
 }
 
+/* All dirty data is in SRC, from memory, though the SSD has lost some of it: its copies go. */
+static void rescued_locked(struct tfile *f)
+{
+	(void)tfile_map_set_locked(f, 0, RANGE_END & ~(BLOCK_BYTES - 1), BLOCK_ABSENT);
+	f->sync_failed = false;
+	f->sync_wanted = f->sync_done;
+}
+
 static void finish_pass(struct pass *p, uint64_t mtime_seq)
 {
 	struct tfile *f = p->f;
@@ -224,8 +249,11 @@ static void finish_pass(struct pass *p, uint64_t mtime_seq)
 		clean_extent_locked(f, &p->extents[i]);
 	if (f->map.dirty_blocks == 0 && f->attr_owned && mtime_seq == f->mtime_seq)
 		f->attr_owned = false;
-	if (!tfile_dirty_locked(f))
+	if (!tfile_dirty_locked(f)) {
 		file_list_remove(f->v, &f->v->dirty, f);
+		if (f->sync_failed)
+			rescued_locked(f);
+	}
 	f->data_seq++;
 	tfile_changed_locked(f);
 	tfile_account_locked(f);
@@ -248,52 +276,65 @@ static void abandon_pass(struct pass *p)
 }
 
 /* ---- a pass ------------------------------------------------------------------------------- */
+/*
+ * The version of the mount wins: all of it that is on the SSD goes to SRC, clean copies too, and
+ * what SRC has behind its end is cut off. What was never on the SSD is as SRC has it.
+ */
+static void force_locked(struct tfile *f)
+{
+	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
+		struct map_run run = map_run_at(&f->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
+
+		if (run.state == BLOCK_CLEAN)
+			(void)tfile_map_set_locked(f, run.start, run.end, BLOCK_DIRTY);
+		at = run.end;
+	}
+	f->conflict = false;
+	atomic_fetch_sub(&f->v->conflicts, 1);
+	f->stamp_stale = true;
+	f->truncate_pending = true;
+	f->cut_to = f->pending_to = f->size;
+	tfile_set_mtime_locked(f);
+	tfile_changed_locked(f);
+}
+
 static bool in_conflict(struct tfile *f, bool force)
 {
 	pthread_mutex_lock(&f->lock);
+	if (f->conflict && force)
+		force_locked(f);
 	bool conflict = f->conflict;
 
-	if (conflict && force) {
-		f->conflict = conflict = false;
-		f->stamp_stale = true;
-		atomic_fetch_sub(&f->v->conflicts, 1);
-		tfile_changed_locked(f);
-	}
 	pthread_mutex_unlock(&f->lock);
 	return conflict;
 }
 
-static int redo_truncate(struct tfile *f)
+static int redo_pending_cut(struct tfile *f)
 {
+	struct range all;
+
 	pthread_mutex_lock(&f->lock);
 	bool pending = f->truncate_pending;
-	uint64_t size = f->size;
-	struct stat st;
 
 	pthread_mutex_unlock(&f->lock);
 	if (!pending)
 		return 0;
-	if (fstat(f->src_fd, &st) < 0)
-		return neg_errno();
-	if ((uint64_t)st.st_size > size && ftruncate(f->src_fd, (off_t)size) < 0)
-		return neg_errno();
-	pthread_mutex_lock(&f->lock);
-	f->truncate_pending = false;
-	tfile_changed_locked(f);
-	pthread_mutex_unlock(&f->lock);
-	return 0;
+	range_lock(&f->ranges, &all, 0, RANGE_END, true);
+	int r = redo_cut(f);
+
+	range_unlock(&f->ranges, &all);
+	return r;
 }
 
 static int run_pass(struct pass *p, uint64_t budget)
 {
 	struct tfile *f = p->f;
 	uint64_t mtime_seq;
-	int r = src_change_begin(f);
+	int r = redo_pending_cut(f);
 
 	if (r < 0)
 		return r;
-	/* A cut that is still pending involves no data of this pass: all of it is below. */
-	r = redo_truncate(f);
+	(void)src_change_begin(f);
 	if (r == 0)
 		r = write_extents(p, f->wb_cursor, budget);
 	if (r == 0)
@@ -334,11 +375,29 @@ static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
 	return r;
 }
 
+/*
+ * The file is gone from SRC: unlinked by us and a crash came before the row was deleted, or removed
+ * by somebody else. There is nothing its data could be written to.
+ */
+static int gone_from_src(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t dirty = f->map.dirty_blocks * BLOCK_BYTES;
+
+	pthread_mutex_unlock(&f->lock);
+	volume_log(f->v, 6, "%s: no longer in SRC; its copy (%llu bytes not written back) is dropped",
+		   f->path ? f->path : "(no path)", (unsigned long long)dirty);
+	tfile_dead(f);
+	return 0;
+}
+
 int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes)
 {
 	*ret_bytes = 0;
 	int r = tfile_use(f, true);
 
+	if (r == -ESTALE && f->v->src->by_handle)
+		return gone_from_src(f);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->src_mutex);

@@ -32,10 +32,8 @@ static int verify(struct client *c)
 		return err;
 	if (v.magic != HFS_PROTO_MAGIC)
 		return -ENOTTY;
-	if (v.version != HFS_PROTO_VERSION)
-		return -EPROTO;
 	c->pid = v.pid;
-	return 0;
+	return v.version == HFS_PROTO_VERSION ? 0 : -EPROTO;
 }
 
 static bool is_openable(mode_t mode)
@@ -83,6 +81,8 @@ int client_open(const char *path, struct client *ret)
 	err = open_same(path, &st, 0, &c);
 	if (err == 0)
 		err = verify(&c);
+	if (err == -EPROTO)
+		ret->pid = c.pid;
 	if (err < 0)
 		return err;
 	*ret = c;
@@ -107,8 +107,8 @@ const char *client_strerror(int err)
 	case -ENOTTY:
 		return "not on a hybridfs mount";
 	case -EPROTO:
-		return "the daemon of this mount speaks another protocol version than this program: "
-		       "use the hybridfs it was mounted with, or remount";
+		return "the daemon of this mount speaks another protocol version than this "
+		       "program: use the hybridfs it was mounted with, or remount";
 	case -EMEDIUMTYPE:
 		return "neither a regular file nor a directory";
 	case -ESTALE:
@@ -141,8 +141,13 @@ int client_file_stat(const struct client *c, struct hfs_file_stat *ret)
 {
 	int err = request(c, HFS_IOC_FILE_STAT, ret);
 
+	if (err < 0)
+		return err;
 	TERMINATE(ret->why_not_passthrough);
-	return err;
+	ret->ssd_bytes = min_u64(ret->ssd_bytes, ret->size_bytes);
+	ret->dirty_bytes = min_u64(ret->dirty_bytes, ret->size_bytes);
+	ret->pinned_bytes = min_u64(ret->pinned_bytes, ret->size_bytes);
+	return 0;
 }
 
 int client_status(const struct client *c, struct hfs_status *ret)

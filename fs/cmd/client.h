@@ -39,7 +39,8 @@ static inline void client_release(struct client *c)
 }
 #define _cleanup_client_ __attribute__((cleanup(client_release)))
 
-/* Open what the user named: symlinks are followed, and it must be on a hybridfs mount. */
+/* Open what the user named: symlinks are followed, and it must be on a hybridfs mount. On -EPROTO
+ * nothing is open, but ret->pid is set. */
 int client_open(const char *path, struct client *ret);
 /* Open what a recursion met, which is known to be on the mount `dev`: no symlink is followed. */
 int client_open_below(const char *path, dev_t dev, struct client *ret);
@@ -51,6 +52,8 @@ bool client_is_dead(int err);
 /* The top directory of a mount (or of a bind mount of a part of it). */
 bool client_is_mount_root(const struct client *c);
 
+/* The figures of a file, none of them above its size: the tier counts in blocks, and the last one
+ * may reach beyond the end. */
 int client_file_stat(const struct client *c, struct hfs_file_stat *ret);
 int client_status(const struct client *c, struct hfs_status *ret);
 /* One step; `s` is in and out. -EINTR: a signal came before it was done. */

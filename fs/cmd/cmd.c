@@ -50,9 +50,9 @@ static const struct cmd commands[] = {
 	  "  --no-flush       do not write dirty data back first; -o no_flush is the same\n"
 	  "  -q, --quiet      print nothing but errors\n",
 	  cmd_umount },
-	{ "check", "[--repair] [--scrub] SRC SSD", "check an unmounted volume",
-	  "  --repair         repair what can be repaired\n"
-	  "  --scrub          also compare checksums\n"
+	{ "check", "[--repair] [--scrub] [--json] SRC SSD", "check an unmounted volume",
+	  "  --repair         repair what can be repaired; without, nothing is changed\n"
+	  "  --scrub          also read what is clean from both sides and compare it\n" HELP_JSON
 	  "Exit code as fsck: 0 clean, 1 repaired, 4 errors left, 8 failed, 16 wrong use.\n",
 	  cmd_check },
 };
@@ -103,7 +103,7 @@ void cmd_mount_usage(FILE *f)
 	      "  dirty_expire=SECONDS     how long an extent may stay dirty [30]\n"
 	      "  high_watermark=%         how full the SSD gets before clean data leave [90]\n"
 	      "  low_watermark=%          and down to what [85]\n"
-	      "  seq_cutoff=BYTES         sequential runs beyond this bypass the SSD, 0 = never [4M]\n"
+	      "  seq_cutoff=BYTES         longer sequential runs bypass the SSD; 0 = never [4M]\n"
 	      "  promote_hits=N           touches before an extent is promoted [2]\n"
 	      "  passthrough=auto|off     kernel I/O on files that are all on the SSD [auto]\n"
 	      "  [no_]flush_on_unmount    write dirty data back at unmount, or not [flush]\n"

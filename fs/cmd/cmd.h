@@ -58,6 +58,8 @@ void cmd_mount_usage(FILE *f);
 #define OPT_FORCE      (1u << 5)
 #define OPT_PROMETHEUS (1u << 6)
 #define OPT_NO_FLUSH   (1u << 7) /* --no-flush, -o no_flush */
+#define OPT_REPAIR     (1u << 8)
+#define OPT_SCRUB      (1u << 9)
 
 struct cmd_opts {
 	unsigned given;		 /* OPT_*, those that were used */

@@ -74,6 +74,8 @@ static void put_reason(FILE *f, const struct client *c, enum hfs_action action,
 	bool copies_to_ssd = action == HFS_PROMOTE || action == HFS_PIN;
 
 	fputs(strerror(-err), f);
+	if (err == -ETIMEDOUT)
+		fputs(": nothing moved for a minute; `hybridfs status` may tell why", f);
 	if (err != -ENOSPC && err != -EPERM && err != -EBUSY)
 		return;
 	fputs(": ", f);

@@ -45,7 +45,7 @@ struct job_kind {
 	const char *promote_failed; /* added to the cause when HFS_PROMOTE failed; or NULL */
 	/* The work itself. Called for regular files, and for directories as said. */
 	int (*act)(struct job *j, const struct client *c, const struct walk_entry *e);
-	/* Bytes that act() will probably have copied; for the progress bar. NULL: nothing to copy. */
+	/* Bytes that act() will probably have copied; for the progress bar. NULL: none. */
 	uint64_t (*expect)(const struct hfs_file_stat *f);
 	/* "promoted 3 files, 1.2 GiB copied to the SSD", without a newline. */
 	void (*summary)(const struct job *j, FILE *f);

@@ -22,6 +22,8 @@ static const struct {
 	{ "force", OPT_FORCE, '\0', no_argument },
 	{ "prometheus", OPT_PROMETHEUS, '\0', no_argument },
 	{ "no-flush", OPT_NO_FLUSH, '\0', no_argument },
+	{ "repair", OPT_REPAIR, '\0', no_argument },
+	{ "scrub", OPT_SCRUB, '\0', no_argument },
 };
 
 #define LONG_BASE 256 /* getopt values of known[i] are LONG_BASE + i, above every letter */

@@ -20,10 +20,12 @@ static void summary(const struct job *j, FILE *f)
 	fputs(queued ? "queued " : "promoted ", f);
 	job_put_counts(j, f);
 	if (queued)
-		fprintf(f, " for promotion, %s to copy", SIZE(j->queued_bytes));
-	else if (j->copied_bytes > 0)
+		fputs(" for promotion", f);
+	if (j->queued_bytes > 0)
+		fprintf(f, ", %s to copy", SIZE(j->queued_bytes));
+	if (j->copied_bytes > 0)
 		fprintf(f, ", %s copied to the SSD", SIZE(j->copied_bytes));
-	else if (j->files > 0)
+	else if (!queued && j->files > 0)
 		fputs(", nothing to copy", f);
 }
 

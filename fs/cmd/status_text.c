@@ -111,7 +111,8 @@ void status_print_text(const struct mount_state *m)
 	if (m->err < 0) {
 		print_path("source", m->source);
 		label("health");
-		printf("NOT ANSWERING: %s\n", client_strerror(m->err));
+		printf("%s: %s\n", client_is_dead(m->err) ? "NOT ANSWERING" : "UNKNOWN",
+		       client_strerror(m->err));
 		return;
 	}
 	print_health(&m->s);

@@ -27,6 +27,9 @@
 #include "fs/cmd/unmount.h"
 #include "fs/cmd/users.h"
 
+/* Someone who looks (a monitor's `status`, df) keeps a mount busy for a moment only. */
+#define BUSY_TRIES     10
+#define BUSY_PAUSE_MS  100
 #define WAIT_POLL_MS   200
 #define WAIT_NOTICE_MS 10000 /* without a progress line, say once that it takes long */
 
@@ -80,30 +83,44 @@ static void show_flush(const struct hfs_step *s, uint64_t done_bytes, void *arg)
 	progress_show(&t->progress, done_bytes, done_bytes + left);
 }
 
-/* After a flush, or instead of it: what the next mount will find on the SSD. */
-static void say_what_stays(const struct target *t, const struct client *c)
+/* What is dirty now, and what becomes of it. */
+static void say_what_is_dirty(const struct target *t, const struct hfs_status *s, const char *fate)
 {
-	_cleanup_free_ char *ssd = NULL;
-	struct hfs_status s;
+	_cleanup_free_ char *ssd = fmt_escape(s->ssd);
 
-	if (client_status(c, &s) < 0 || s.dirty_bytes == 0)
-		return;
-	ssd = fmt_escape(s.ssd);
 	cmd_path_error(t->mount->mountpoint,
 		       "%s in %" PRIu64
-		       " file%s%s not written back; kept on the SSD (%s) for the next "
-		       "mount",
-		       SIZE(s.dirty_bytes), s.dirty_files, PLURAL(s.dirty_files),
-		       s.conflicts > 0 ? ", conflicts among them, are" : " are", ssd ? ssd : "");
+		       " file%s %s not written back to SRC; kept on the SSD (%s) %s",
+		       SIZE(s->dirty_bytes), s->dirty_files, PLURAL(s->dirty_files),
+		       s->dirty_files == 1 ? "is" : "are", ssd ? ssd : "", fate);
 }
 
 static void flush_failed(struct target *t, const struct client *c, int err)
 {
 	static const struct byte_range everything = { 0, UINT64_MAX };
 	_cleanup_free_ char *why = explain_step(c, HFS_FLUSH_ALL, &everything, err);
+	struct hfs_status s;
 
-	cmd_path_error(t->mount->mountpoint, "cannot flush: %s", why ? why : client_strerror(err));
 	t->flush_failed = true;
+	cmd_path_error(t->mount->mountpoint, "cannot flush: %s", why ? why : client_strerror(err));
+	if (err != -EPERM && client_status(c, &s) == 0 && s.dirty_bytes > 0)
+		say_what_is_dirty(t, &s, "for the next mount");
+}
+
+/* The daemon passes over files in conflict; they are not for us to decide on. */
+static void check_conflicts(struct target *t, const struct client *c)
+{
+	struct hfs_status s;
+
+	if (client_status(c, &s) < 0 || s.conflicts == 0)
+		return;
+	t->flush_failed = true;
+	cmd_path_error(t->mount->mountpoint,
+		       "%" PRIu64
+		       " file%s in conflict: SRC was changed behind the mount; nothing is "
+		       "written back to such a file unless `hybridfs flush --force` is used on it",
+		       s.conflicts, PLURAL(s.conflicts));
+	say_what_is_dirty(t, &s, "for the next mount");
 }
 
 /* < 0: the unmount must not go on. */
@@ -120,30 +137,28 @@ static int flush(struct target *t, const struct client *c)
 	}
 	if (err < 0)
 		flush_failed(t, c, err);
-	if (err == -EPERM)
-		return err;
-	if (!client_is_dead(err))
-		say_what_stays(t, c);
-	return 0;
+	else
+		check_conflicts(t, c);
+	return err == -EPERM ? err : 0;
 }
 
+/* Also of one that speaks another version: it can not be asked to flush, but be waited for. */
 static int get_hold_of_daemon(struct target *t, struct client *c)
 {
 	int err = client_open(t->mount->mountpoint, c);
 
-	if (err < 0)
-		return err;
 	if (c->pid > 0) {
 		t->daemon = c->pid;
 		t->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 	}
-	return 0;
+	return err;
 }
 
 static int prepare(struct target *t, bool want_flush)
 {
 	_cleanup_client_ struct client c = CLIENT_INIT;
 	int err = get_hold_of_daemon(t, &c);
+	struct hfs_status s;
 
 	if (client_is_dead(err)) {
 		cmd_path_error(t->mount->mountpoint,
@@ -158,7 +173,10 @@ static int prepare(struct target *t, bool want_flush)
 	}
 	if (want_flush)
 		return flush(t, &c);
-	say_what_stays(t, &c);
+	if (client_status(&c, &s) == 0 && s.dirty_bytes > 0)
+		say_what_is_dirty(t, &s,
+				  "unless the daemon, mounted with flush_on_unmount, sees "
+				  "to it now");
 	return 0;
 }
 
@@ -189,6 +207,10 @@ static int unmount(const struct target *t)
 	_cleanup_free_ char *text = NULL;
 	int err = unmount_path(t->mount->mountpoint, &text);
 
+	for (int i = 0; err == -EBUSY && i < BUSY_TRIES && !interrupted(); i++) {
+		poll(NULL, 0, BUSY_PAUSE_MS);
+		err = unmount_path(t->mount->mountpoint, &text);
+	}
 	if (err == -EBUSY)
 		report_busy(t);
 	else if (err < 0)

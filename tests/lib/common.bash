@@ -128,6 +128,31 @@ hfs_fill() {
 	head -c "$2" /dev/urandom >"$1"
 }
 
+# hfs_pattern SEED SIZE: that many bytes on stdout, always the same ones for a seed.
+hfs_pattern() {
+	seq "$((($1 + 1) * 1000000))" 999999999 | head -c "$2"
+}
+
+# hfs_uncache FILE...: the kernel forgets the pages of these files; the next read asks the daemon.
+hfs_uncache() {
+	local file
+
+	for file in "$@"; do
+		dd if="$file" iflag=nocache count=0 status=none
+	done
+}
+
+# hfs_program NAME: the path of a test program, posixtest or modeltest; builds it when it is not
+# there.
+hfs_program() {
+	local dir
+
+	for dir in "$HFS_ROOT/build" "$(dirname "$HYBRIDFS")"; do
+		[ ! -x "$dir/$1" ] || { echo "$dir/$1"; return; }
+	done
+	make -s -C "$HFS_ROOT" "build/$1" >&2 && echo "$HFS_ROOT/build/$1"
+}
+
 # ---- mounting ---------------------------------------------------------------------------------
 
 # hfs_mounted [DIR]: a FUSE filesystem is the topmost mount on DIR [$MNT].
@@ -216,6 +241,11 @@ hfs_true() {
 # hfs_stat EXPR PATH: what jq finds in `stat --json -v` of one path (.files[0].tier).
 hfs_stat() {
 	"$HYBRIDFS" stat --json -v "$2" 3>&- | jq -r "$1"
+}
+
+# hfs_clean: nothing is dirty. For hfs_wait_until.
+hfs_clean() {
+	hfs_true '.mounts[0].dirty_bytes == 0'
 }
 
 # hfs_same A B: two files have the same bytes, or two trees the same names, types, modes, owners,

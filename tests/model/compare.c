@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Attributes, extended attributes, directories. Times follow rules: the mount's mtime moves if and
- * only if the reference's does, to a value within the operation's window; explicit values are equal.
+ * only if the reference's does, to a value within the operation's window; explicit values are
+ * equal.
  */
 #include "model.h"
 

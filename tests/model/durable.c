@@ -168,8 +168,9 @@ static off_t size_of(struct world *w, int fd)
 }
 
 /*
- * Before the bytes themselves, what lies between the end and off can be read as zeros. A synchronous
- * write makes the size durable, but not the data that was written below it without fsync.
+ * Before the bytes themselves, what lies between the end and off can be read as zeros.
+ * A synchronous write makes the size durable, but not the data that was written below it without
+ * fsync.
  */
 void durable_wrote(struct world *w, struct node *n, off_t off, size_t len, off_t old_size,
 		   bool sync)
@@ -228,7 +229,7 @@ void durable_zeroed(struct world *w, struct node *n, off_t off, off_t len, off_t
 	durable_resized(w, n, old_size);
 }
 
-/* ---- after the restart ------------------------------------------------------------------------ */
+/* ---- after the restart --------------------------------------------------------------------- */
 
 static bool size_in_step(const struct size_step *s, off_t size, off_t piece)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Comparing content. Each look opens the file anew and reads it in one of several ways (cache, cache
- * dropped, O_DIRECT, odd chunks), then through a fresh mapping, a held fd and the held mappings.
+ * Comparing content. Each look opens the file anew and reads it in one of several ways (cache,
+ * cache dropped, O_DIRECT, odd chunks), then through a fresh mapping, held fds and held mappings.
  */
 #include "model.h"
 

@@ -39,10 +39,11 @@ static const char usage_text[] =
 	"  --full-every N      compare everything each N steps [500]\n"
 	"  --hang-after S      seconds until a step counts as a hang [180]\n"
 	"  --tier-strict       every tier command must succeed\n"
-	"  --lax-kill          after kill -9, zeros beyond the durable size, and bytes past the end of\n"
-	"                      the file in its last mapped page, are no error\n"
+	"  --lax-kill          after kill -9, zeros beyond the durable size, and bytes past the\n"
+	"                      end of the file in its last mapped page, are no error\n"
 	"  --piece BYTES       after kill -9 a long write may have ended at a multiple [65536]\n"
 	"  --daemon-log FILE   where the daemon's output goes\n"
+	"  --on-fail COMMAND   run after a report, before unmounting; $DAEMON_PID is set\n"
 	"  --sabotage KIND     damage the mount once, to see the test fail:\n";
 
 static const char usage_end[] =
@@ -50,7 +51,7 @@ static const char usage_end[] =
 	"  --stress N          N processes with checksummed records instead of the model\n"
 	"  --seconds T         how long [30]\n"
 	"\n"
-	"Exit code: 0 no difference, 1 difference, 2 usage or environment, 3 sabotage not noticed.\n";
+	"Exit code: 0 no difference, 1 difference, 2 usage or environment, 3 sabotage missed.\n";
 
 enum {
 	O_MNT = 256,
@@ -74,6 +75,7 @@ enum {
 	O_STRICT,
 	O_ZEROS,
 	O_LOG,
+	O_ON_FAIL,
 	O_SABOTAGE,
 	O_STRESS,
 	O_SECONDS,
@@ -101,6 +103,7 @@ static const struct option options[] = {
 	{ "tier-strict", 0, NULL, O_STRICT },
 	{ "lax-kill", 0, NULL, O_ZEROS },
 	{ "daemon-log", 1, NULL, O_LOG },
+	{ "on-fail", 1, NULL, O_ON_FAIL },
 	{ "sabotage", 1, NULL, O_SABOTAGE },
 	{ "stress", 1, NULL, O_STRESS },
 	{ "seconds", 1, NULL, O_SECONDS },
@@ -159,6 +162,9 @@ static bool set_path(struct config *c, int opt, char *arg)
 		break;
 	case O_OPTS:
 		c->mount_opts = arg;
+		break;
+	case O_ON_FAIL:
+		c->on_fail = arg;
 		break;
 	case O_LOG:
 		c->daemon_log = arg;
@@ -271,7 +277,7 @@ static void parse(struct config *c, int argc, char **argv)
 	check_config(c);
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------- */
+/* ---- set-up -------------------------------------------------------------------------------- */
 
 static void need_empty(const char *path)
 {
@@ -369,7 +375,7 @@ static void clean_up(void)
 	mount_cleanup(the_world.cfg);
 }
 
-/* ---- the loop --------------------------------------------------------------------------------- */
+/* ---- the loop ------------------------------------------------------------------------------ */
 
 static void one_step(struct world *w)
 {
@@ -445,6 +451,18 @@ static int model_main(const struct config *c)
 	return c->sabotage ? 3 : 0;
 }
 
+static const char *join(int argc, char **argv)
+{
+	static char text[2 * PATH_BYTES];
+	size_t at = 0;
+
+	for (int i = 0; i < argc && at < sizeof(text); i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s%s%s", i ? " " : "",
+				       strchr(argv[i], ' ') ? "'" : "", argv[i],
+				       strchr(argv[i], ' ') ? "'" : "");
+	return text;
+}
+
 int main(int argc, char **argv)
 {
 	struct config c = { .steps = 20000,
@@ -455,7 +473,8 @@ int main(int argc, char **argv)
 			    .kill_every = KILL_EVERY,
 			    .hang_s = HANG_S,
 			    .piece = PIECE,
-			    .stress_s = STRESS_S };
+			    .stress_s = STRESS_S,
+			    .command = join(argc, argv) };
 
 	parse(&c, argc, argv);
 	umask(022);

@@ -43,7 +43,7 @@ enum kind { K_FILE = 1, K_DIR = 2, K_LINK = 4, K_ANY = 7 };
 #define XATTR_NAMES 5
 #define XATTR_VALUE 200
 
-/* ---- random numbers and data (pick.c) ---------------------------------------------------------- */
+/* ---- random numbers and data (pick.c) ------------------------------------------------------ */
 
 struct rng {
 	uint64_t state;
@@ -74,7 +74,7 @@ void pattern_fill(unsigned char *buf, uint32_t id, uint32_t step, off_t off, siz
 /* Says in out who wrote the aligned 8 bytes at off: "step 12 of file 3", "zeros", "no pattern". */
 void pattern_explain(const unsigned char *word, off_t off, char *out, size_t out_size);
 
-/* ---- the world (world.c) ----------------------------------------------------------------------- */
+/* ---- the world (world.c) ------------------------------------------------------------------- */
 
 /* One inode, the same on both sides. Lives while it has names or handles. */
 struct node {
@@ -120,7 +120,8 @@ struct outcome {
 };
 
 struct config {
-	const char *mnt, *ref, *src, *ssd, *tool, *mount_opts, *daemon_log;
+	const char *mnt, *ref, *src, *ssd, *tool, *mount_opts, *daemon_log, *on_fail;
+	const char *command; /* as it was typed */
 	uint64_t steps, seed;
 	bool kills, remounts, tier_ops, verbose, lax_kill, tier_strict, no_mount_ops, seed_given;
 	unsigned int tier_every, remount_every, kill_every, full_every, hang_s, piece;
@@ -207,7 +208,7 @@ bool agree(struct world *w, const struct outcome *o);
 bool open_pair(struct world *w, const struct ent *e, int flags, int *fd);
 void close_pair(struct world *w, const int *fd);
 
-/* ---- reports (report.c) ------------------------------------------------------------------------ */
+/* ---- reports (report.c) -------------------------------------------------------------------- */
 
 /* Starts the log entry of this step; say() adds to it. */
 void log_begin(struct world *w, const char *op);
@@ -226,12 +227,12 @@ _Noreturn void fail_byte_at(struct world *w, struct node *n, const char *how, of
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* What to call before exiting after a failure, and the world to report about. */
 void report_init(struct world *w, void (*cleanup)(void));
-/* Only prints. */
+/* From the watchdog: prints the report, or that the clean-up hangs. */
 void report_hang(void);
 /* Ends the program after the clean-up. */
 _Noreturn void finish(int code);
 
-/* ---- comparing (compare.c, look.c) ------------------------------------------------------------- */
+/* ---- comparing (compare.c, look.c) --------------------------------------------------------- */
 
 /* Compares what the step touched. */
 void compare_touched(struct world *w);
@@ -260,7 +261,7 @@ ssize_t read_range(int fd, unsigned char *buf, size_t len, off_t off);
 /* The part of the window that lies below size. */
 size_t window_len(int window, off_t size);
 
-/* ---- operations (ops_*.c, table in ops.c) ------------------------------------------------------ */
+/* ---- operations (ops_*.c, table in ops.c) -------------------------------------------------- */
 
 /* An operation returns false when there was nothing to do it to; then another is chosen. */
 struct op {
@@ -309,7 +310,7 @@ void run_step(struct world *w);
 /* fsync on both sides, by path or handle; makes the content durable in the model. */
 void sync_node(struct world *w, struct node *n);
 
-/* ---- durability (durable.c) -------------------------------------------------------------------- */
+/* ---- durability (durable.c) ---------------------------------------------------------------- */
 
 /* All do nothing unless the test kills (--kills). They are called after the operation. */
 void durable_new(struct world *w, struct node *n);
@@ -330,7 +331,7 @@ void durable_verify(struct world *w, struct node *n);
 /* An offset whose byte has exactly one allowed value, or -1. For sabotage. */
 off_t durable_certain_offset(struct world *w, struct node *n);
 
-/* ---- the mount (mount.c, tool.c, steps.c) ------------------------------------------------------ */
+/* ---- the mount (mount.c, tool.c, steps.c) -------------------------------------------------- */
 
 /* Starts the daemon and waits until the mount answers; dies when it does not. */
 void mount_start(const struct config *cfg);
@@ -344,6 +345,8 @@ void mount_detach(const struct config *cfg);
 void mount_cleanup(const struct config *cfg);
 /* Kills the daemon and detaches the mount, so that blocked system calls return. Any thread. */
 void mount_abort(const struct config *cfg);
+/* Puts the daemon's pid into the environment. */
+void mount_export_pid(const char *name);
 /* "running", "ended with status 1", ... */
 void mount_state(char *out, size_t out_size);
 /* "exit code 1", "signal 9", "still running after the time limit" */
@@ -374,7 +377,7 @@ void steps_end(struct world *w);
 /* A tier command may run beside the steps; this waits for it. */
 void tier_wait(struct world *w);
 
-/* ---- the rest ---------------------------------------------------------------------------------- */
+/* ---- the rest ------------------------------------------------------------------------------ */
 
 /* watch.c: a step that takes longer than cfg->hang_s is a hang. */
 void watch_start(const struct config *cfg);

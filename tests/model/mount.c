@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@
 #define UNMOUNT_LIMIT_MS 60000
 #define GENTLE_LIMIT_MS	 10000
 #define POLL_MS		 200 /* in case an event of the mount table is missed */
+#define DYING_MS	 200
 #define DETACH_TRIES	 16
 
 static struct {
@@ -44,10 +46,21 @@ static bool is_mounted(const struct config *cfg)
 	return daemon_.base_known && mount_id(cfg->mnt) != daemon_.base_id;
 }
 
+void mount_export_pid(const char *name)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", (int)daemon_.pid);
+	setenv(name, text, 1);
+}
+
 void mount_state(char *out, size_t out_size)
 {
+	struct pollfd p = { .fd = daemon_.pidfd, .events = POLLIN };
 	siginfo_t info = { 0 };
 
+	if (daemon_.pid) /* it may be about to die of what is being reported */
+		poll(&p, 1, DYING_MS);
 	if (daemon_.pid &&
 	    waitid(P_PID, (id_t)daemon_.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 	    info.si_pid)

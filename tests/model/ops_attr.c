@@ -95,6 +95,14 @@ static void check_atime(struct world *w, struct ent *e, const struct timespec *t
 		     (long long)st.st_atim.tv_sec, st.st_atim.tv_nsec);
 }
 
+static void say_time(const char *what, const struct timespec *t)
+{
+	if (is_explicit(t))
+		say(" %s %lld.%09ld", what, (long long)t->tv_sec, t->tv_nsec);
+	else
+		say(" %s %s", what, t->tv_nsec == UTIME_NOW ? "now" : "omit");
+}
+
 bool op_utimens(struct world *w)
 {
 	struct timespec t[2] = { pick_time_arg(w), pick_time_arg(w) };
@@ -106,8 +114,9 @@ bool op_utimens(struct world *w)
 		return false;
 	if (e->node->lazy_mtime)
 		sync_node(w, e->node);
-	say(" #%u atime %lld.%09ld mtime %lld.%09ld", e->node->id, (long long)t[0].tv_sec,
-	    t[0].tv_nsec, (long long)t[1].tv_sec, t[1].tv_nsec);
+	say(" #%u", e->node->id);
+	say_time("atime", &t[0]);
+	say_time("mtime", &t[1]);
 	touch(w, e->node);
 	BOTH(&o,
 	     utimensat(AT_FDCWD, path_at(w, side, e->dir, e->name, path), t, AT_SYMLINK_NOFOLLOW));

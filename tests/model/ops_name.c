@@ -51,7 +51,7 @@ static void touch_loc(struct world *w, struct loc l)
 		touch(w, l.ent->node);
 }
 
-/* ---- open and close --------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------ */
 
 static int pick_flags(struct world *w)
 {
@@ -216,7 +216,7 @@ bool op_fsync_dir(struct world *w)
 	return true;
 }
 
-/* ---- link, unlink, rename --------------------------------------------------------------------- */
+/* ---- link, unlink, rename ------------------------------------------------------------------ */
 
 bool op_link(struct world *w)
 {
@@ -308,7 +308,7 @@ bool op_rename(struct world *w)
 	return true;
 }
 
-/* ---- directories and symbolic links ----------------------------------------------------------- */
+/* ---- directories and symbolic links -------------------------------------------------------- */
 
 bool op_mkdir(struct world *w)
 {
@@ -388,8 +388,7 @@ static void look_follow(struct world *w, struct loc l)
 		return;
 	if (st[MNT].st_mode != st[REF].st_mode ||
 	    (S_ISREG(st[REF].st_mode) && st[MNT].st_size != st[REF].st_size))
-		fail(w,
-		     "stat shows mode %o size %lld on the mount, mode %o size %lld on the reference",
+		fail(w, "stat: mode %o size %lld on the mount, mode %o size %lld on the reference",
 		     st[MNT].st_mode, (long long)st[MNT].st_size, st[REF].st_mode,
 		     (long long)st[REF].st_size);
 }

@@ -65,14 +65,7 @@ static void print_history(void)
 
 static void print_repeat(const struct config *c)
 {
-	fprintf(stderr, "repeat with: modeltest --mnt %s --ref %s --seed %llu --steps %llu", c->mnt,
-		c->ref, (unsigned long long)c->seed, (unsigned long long)rep.world->step);
-	if (c->tool)
-		fprintf(stderr, " --tool %s --src %s --ssd %s%s%s%s%s%s", c->tool, c->src, c->ssd,
-			c->mount_opts ? " --mount-opts " : "", c->mount_opts ? c->mount_opts : "",
-			c->kills ? " --kills" : "", c->remounts ? " --remounts" : "",
-			c->tier_ops ? " --tier-ops" : "");
-	fprintf(stderr, "\n");
+	fprintf(stderr, "repeat with: %s\n", c->command);
 }
 
 static void print_head(const char *kind)
@@ -92,10 +85,23 @@ static void print_head(const char *kind)
 			(unsigned long long)w->sabotaged_at);
 }
 
+/* --on-fail: look at the daemon while it is still there. */
+static void run_on_fail(const struct config *c)
+{
+	if (!c->on_fail)
+		return;
+	mount_export_pid("DAEMON_PID");
+	fflush(NULL);
+	if (system(c->on_fail) != 0)
+		fprintf(stderr, "modeltest: the --on-fail command failed\n");
+}
+
 _Noreturn void finish(int code)
 {
 	if (!rep.ending) {
 		rep.ending = true;
+		if (code == 1 && rep.world)
+			run_on_fail(rep.world->cfg);
 		if (rep.cleanup)
 			rep.cleanup();
 	}
@@ -214,7 +220,13 @@ _Noreturn void die(const char *fmt, ...)
 
 void report_hang(void)
 {
+	if (rep.ending) {
+		fprintf(stderr, "modeltest: the clean-up hangs too\n");
+		return;
+	}
+	rep.ending = true;
 	print_head("HANG");
 	print_history();
 	print_repeat(rep.world->cfg);
+	run_on_fail(rep.world->cfg);
 }

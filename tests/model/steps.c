@@ -30,7 +30,7 @@ static void for_files(struct world *w, void (*fn)(struct world *w, struct node *
 			fn(w, &w->nodes[i]);
 }
 
-/* ---- tier commands ---------------------------------------------------------------------------- */
+/* ---- tier commands ------------------------------------------------------------------------- */
 
 /* A command that runs beside the following steps. */
 static struct {
@@ -137,7 +137,7 @@ void step_tier(struct world *w)
 		compare_touched(w);
 }
 
-/* ---- remount ---------------------------------------------------------------------------------- */
+/* ---- remount ------------------------------------------------------------------------------- */
 
 /* What a clean unmount, or work on SRC itself, leaves is durable. */
 static void settle(struct world *w, struct node *n)
@@ -204,7 +204,7 @@ void steps_end(struct world *w)
 	compare_all(w);
 }
 
-/* ---- kill -9 ---------------------------------------------------------------------------------- */
+/* ---- kill -9 ------------------------------------------------------------------------------- */
 
 static void sync_some(struct world *w, struct node *n)
 {

@@ -50,7 +50,7 @@ static void file_path(const struct actor *a, int file, char *path)
 	snprintf(path, PATH_BYTES, "%s/shared-%s", a->dir, file == MAPPED ? "mapped" : "direct");
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 enum way { BY_PREAD, BY_MAP, BY_DIRECT };
 static const char *const way_names[] = { "pread", "mmap", "O_DIRECT" };
@@ -110,7 +110,7 @@ static void read_some(struct actor *a)
 	atomic_fetch_add(&a->sh->reads, count);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 /* The first record of a random stripe of this process. */
 static unsigned int pick_stripe(struct actor *a)
@@ -177,7 +177,7 @@ static void sync_some(struct actor *a)
 	atomic_fetch_add(&a->sh->syncs, 1);
 }
 
-/* ---- processes -------------------------------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------------------------- */
 
 static void close_shared(struct actor *a, int file)
 {
@@ -269,7 +269,7 @@ static pid_t start(struct actor *a)
 	return pid;
 }
 
-/* ---- the parent ------------------------------------------------------------------------------- */
+/* ---- the parent ---------------------------------------------------------------------------- */
 
 static double now_s(void)
 {
@@ -340,6 +340,7 @@ static void watch_processes(struct actor *a, const struct config *c, pid_t *pids
 	}
 	if (left) {
 		fprintf(stderr, "modeltest: stress: %u processes hang\n", left);
+		mount_abort(c);
 		atomic_store(&a->sh->failed, 1);
 		for (unsigned int i = 0; i < a->procs; i++)
 			if (pids[i])
@@ -397,7 +398,7 @@ static void remove_files(const struct actor *a)
 
 static void summary(const struct shared *sh, const struct config *c)
 {
-	printf("modeltest: stress: %u processes, %u s: %llu records read (%llu beside their write), "
+	printf("modeltest: stress: %u processes, %u s: %llu records read (%llu mixed), "
 	       "%llu written, %llu fsyncs, %llu steps on own files: %s\n",
 	       c->stress_procs, c->stress_s, (unsigned long long)sh->reads,
 	       (unsigned long long)sh->mixtures, (unsigned long long)sh->writes,

@@ -10,9 +10,10 @@
  * under way (min < max) may it be a mixture, byte by byte, of such versions: POSIX filesystems do
  * not promise more for a read beside a write.
  *
- * Two shared files, because Linux does not keep O_DIRECT writes and stores through mappings coherent
- * within one folio (large folios reach over many records), on any filesystem: one is written with
- * pwrite and through mappings, the other with pwrite and O_DIRECT. Both are read in all ways.
+ * Two shared files, because Linux does not keep O_DIRECT writes and stores through mappings
+ * coherent within one folio (large folios reach over many records), on any filesystem: one is
+ * written with pwrite and through mappings, the other with pwrite and O_DIRECT. Both are read in
+ * all ways.
  */
 #ifndef STRESS_H
 #define STRESS_H

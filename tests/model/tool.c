@@ -48,7 +48,7 @@ pid_t tool_start(const struct config *cfg, const char *const *args, int *ret_out
 
 	if (out_fd < 0)
 		return -errno;
-	for (int i = 0; args[i] && i < TOOL_ARGS; i++)
+	for (int i = 0; i < TOOL_ARGS && args[i]; i++)
 		argv[i + 1] = (char *)(uintptr_t)args[i];
 	pid = spawn(cfg, argv, out_fd);
 	if (pid < 0) {

@@ -188,7 +188,7 @@ struct node *node_by_ref_ino(struct world *w, ino_t ino)
 
 struct ent *pick_ent(struct world *w, unsigned int kinds)
 {
-	struct ent *found[ENTS_MAX];
+	struct ent *found[ENTS_MAX] = { NULL };
 	uint32_t n = 0;
 
 	for (int i = 0; i < ENTS_MAX; i++)

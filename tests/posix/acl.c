@@ -21,19 +21,19 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define ACCESS "system.posix_acl_access"
+#define ACCESS	"system.posix_acl_access"
 #define DEFAULT "system.posix_acl_default"
 
-#define ACL_VERSION	2
-#define ENTRIES_MAX	16
-#define ID_UNDEFINED	0xffffffffu
+#define ACL_VERSION  2
+#define ENTRIES_MAX  16
+#define ID_UNDEFINED 0xffffffffu
 
-#define TAG_USER_OBJ	0x01
-#define TAG_USER	0x02
-#define TAG_GROUP_OBJ	0x04
-#define TAG_GROUP	0x08
-#define TAG_MASK	0x10
-#define TAG_OTHER	0x20
+#define TAG_USER_OBJ  0x01
+#define TAG_USER      0x02
+#define TAG_GROUP_OBJ 0x04
+#define TAG_GROUP     0x08
+#define TAG_MASK      0x10
+#define TAG_OTHER     0x20
 
 struct acl_entry {
 	uint16_t tag;
@@ -191,7 +191,7 @@ static void test_listed(void)
 /* Who is named, and who is in which group, decides; the mask limits all but owner and others. */
 struct acl_case {
 	const char *acl;
-	unsigned int rights[4];		/* of people[]: owner, group, supplementary, other */
+	unsigned int rights[4]; /* of people[]: owner, group, supplementary, other */
 };
 
 static const struct acl_case acl_cases[] = {
@@ -270,9 +270,9 @@ static void test_directory(void)
 
 /* With a default list the umask does not count; the mode that is asked for limits the list. */
 struct inherit_case {
-	const char *acl;		/* the directory's default list */
-	mode_t mode;			/* asked for */
-	const char *want;		/* access list of the new file, or ENODATA */
+	const char *acl;  /* the directory's default list */
+	mode_t mode;	  /* asked for */
+	const char *want; /* access list of the new file, or ENODATA */
 	mode_t want_mode;
 };
 
@@ -382,15 +382,15 @@ static void test_moved(void)
 static void test_invalid(void)
 {
 	static const char *const bad[] = {
-		"u::6,g::4",			/* no others */
-		"g::4,o::0",			/* no owner */
-		"u::6,o::0",			/* no group */
-		"u::6,u:1:4,g::4,o::0",		/* a name, but no mask */
+		"u::6,g::4",		/* no others */
+		"g::4,o::0",		/* no owner */
+		"u::6,o::0",		/* no group */
+		"u::6,u:1:4,g::4,o::0", /* a name, but no mask */
 		"u::6,g::4,g:1:4,o::0",
-		"u::6,u::6,g::4,o::0",		/* twice */
+		"u::6,u::6,g::4,o::0", /* twice */
 		"u::6,g::4,o::0,o::0",
 		"u::6,g::4,m::4,m::4,o::0",
-		"g::4,u::6,o::0",		/* out of order */
+		"g::4,u::6,o::0", /* out of order */
 		"u::6,g::4,u:1:4,m::4,o::0",
 	};
 	struct acl acl;
@@ -485,7 +485,7 @@ static void test_stamps(void)
 	EXPECT_STAMPS("---", &dir, "d");
 }
 
-AREA(acl,
+static const struct test tests[] = {
 	{ "minimal", test_minimal, NEED_ACL },
 	{ "mask_and_mode", test_mask_and_mode, NEED_ACL },
 	{ "remove", test_remove, NEED_ACL },
@@ -503,4 +503,6 @@ AREA(acl,
 	{ "permission", test_permission, NEED_ACL | NEED_ROOT },
 	{ "sgid", test_sgid, NEED_ACL | NEED_ROOT },
 	{ "stamps", test_stamps, NEED_ACL },
-);
+};
+
+AREA(acl);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "areas.h"
 
+/* clang-format off */
 const struct area *const areas[] = {
 	&area_path,
 	&area_perm,
@@ -35,5 +36,6 @@ const struct area *const areas[] = {
 	&area_exec,
 	&area_fs,
 };
+/* clang-format on */
 
 const size_t area_count = ARRAY_SIZE(areas);

@@ -14,9 +14,10 @@
 
 /* Every bit alone, every bit missing, and the usual ones. */
 static const mode_t modes[] = {
-	0, 01, 02, 04, 010, 020, 040, 0100, 0200, 0400, 01000, 02000, 04000, 0776, 0775, 0773, 0767,
-	0757, 0737, 0677, 0577, 0377, 0777, 01777, 02777, 04777, 06777, 07777, 03777, 05777, 0644,
-	0600, 0755, 0700, 0750, 0640, 0111, 0444, 0222, 04755, 02755, 06755, 02640, 04644, 01644,
+	0,     01,    02,    04,    010,   020,	  040,	 0100,	0200,  0400, 01000, 02000,
+	04000, 0776,  0775,  0773,  0767,  0757,  0737,	 0677,	0577,  0377, 0777,  01777,
+	02777, 04777, 06777, 07777, 03777, 05777, 0644,	 0600,	0755,  0700, 0750,  0640,
+	0111,  0444,  0222,  04755, 02755, 06755, 02640, 04644, 01644,
 };
 
 static void modes_of_type(enum node_type type)
@@ -204,7 +205,7 @@ static void test_takes_effect(void)
 	EXPECT_AS(&actor_owner, 0, unlink("d/f"));
 }
 
-AREA(chmod,
+static const struct test tests[] = {
 	{ "modes", test_modes, 0 },
 	{ "high_bits", test_high_bits, 0 },
 	{ "fchmod", test_fchmod, 0 },
@@ -216,4 +217,6 @@ AREA(chmod,
 	{ "sgid_supplementary", test_sgid_supplementary, NEED_ROOT },
 	{ "sticky_file", test_sticky_file, 0 },
 	{ "takes_effect", test_takes_effect, 0 },
-);
+};
+
+AREA(chmod);

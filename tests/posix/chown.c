@@ -21,8 +21,14 @@ struct owner {
 };
 
 static const struct owner owners[] = {
-	{ 0, 0 }, { 1, 2 }, { 65534, 65533 }, { 65535, 65535 }, { 65536, 65537 },
-	{ 123456789, 987654321 }, { 0x7fffffff, 0x7fffffff }, { 0x80000000u, 0x80000001u },
+	{ 0, 0 },
+	{ 1, 2 },
+	{ 65534, 65533 },
+	{ 65535, 65535 },
+	{ 65536, 65537 },
+	{ 123456789, 987654321 },
+	{ 0x7fffffff, 0x7fffffff },
+	{ 0x80000000u, 0x80000001u },
 	{ 0xfffffffeu, 0xfffffffeu },
 };
 
@@ -162,8 +168,7 @@ static void test_own_groups(void)
 		EXPECT_AS(&actor_supp, 0, lchown(path, actor_supp.uid, actor_supp.gid));
 		expect_owner(path, actor_supp.uid, actor_supp.gid);
 		EXPECT_AS(&actor_supp, EPERM, lchown(path, KEEP_UID, GID_ALIEN));
-		EXPECT_AS(&actor_other, EPERM,
-			  lchown(path, KEEP_UID, actor_supp.supplementary));
+		EXPECT_AS(&actor_other, EPERM, lchown(path, KEEP_UID, actor_supp.supplementary));
 		expect_owner(path, actor_supp.uid, actor_supp.gid);
 		MUST(node_remove(path));
 	}
@@ -219,7 +224,7 @@ static void test_new_owner(void)
 	}
 }
 
-AREA(chown,
+static const struct test tests[] = {
 	{ "root", test_root, NEED_ROOT },
 	{ "keep", test_keep, NEED_ROOT },
 	{ "symlink", test_symlink, NEED_ROOT },
@@ -230,4 +235,6 @@ AREA(chown,
 	{ "alien_owner", test_alien_owner, NEED_ROOT },
 	{ "takes_effect", test_takes_effect, NEED_ROOT },
 	{ "new_owner", test_new_owner, 0 },
-);
+};
+
+AREA(chown);

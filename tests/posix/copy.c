@@ -53,9 +53,15 @@ static void test_ranges(void)
 		off_t from, to;
 		size_t len, copied;
 	} cases[] = {
-		{ 0, 0, SRC_SIZE, SRC_SIZE }, { 0, 0, 1, 1 }, { 4096, 4096, 8192, 8192 },
-		{ 1, 7, 5000, 5000 }, { SRC_SIZE - 10, 0, 100, 10 }, { SRC_SIZE, 0, 10, 0 },
-		{ SRC_SIZE + 5, 0, 10, 0 }, { 0, 1000000, 100, 100 }, { 4095, 1, 2, 2 },
+		{ 0, 0, SRC_SIZE, SRC_SIZE },
+		{ 0, 0, 1, 1 },
+		{ 4096, 4096, 8192, 8192 },
+		{ 1, 7, 5000, 5000 },
+		{ SRC_SIZE - 10, 0, 100, 10 },
+		{ SRC_SIZE, 0, 10, 0 },
+		{ SRC_SIZE + 5, 0, 10, 0 },
+		{ 0, 1000000, 100, 100 },
+		{ 4095, 1, 2, 2 },
 		{ 0, 0, 0, 0 },
 	};
 	int in = open_source();
@@ -142,8 +148,8 @@ static void test_errors(void)
 	EXPECT(EINVAL, copy_file_range(in, NULL, pipes[1], NULL, 10, 0));
 	EXPECT(EBADF, copy_file_range((int)MUST(open("src", O_WRONLY)), NULL, out, NULL, 1, 0));
 	EXPECT(EBADF, copy_file_range(in, NULL, (int)MUST(open("dst", O_RDONLY)), NULL, 1, 0));
-	EXPECT(EBADF, copy_file_range(in, NULL, (int)MUST(open("dst", O_RDWR | O_APPEND)), NULL, 1,
-				      0));
+	EXPECT(EBADF,
+	       copy_file_range(in, NULL, (int)MUST(open("dst", O_RDWR | O_APPEND)), NULL, 1, 0));
 	EXPECT(EBADF, copy_file_range(1000, NULL, out, NULL, 10, 0));
 	EXPECT(EBADF, copy_file_range(in, NULL, 1000, NULL, 10, 0));
 	EXPECT(EFAULT, copy_file_range(in, bad_address(), out, NULL, 10, 0));
@@ -213,13 +219,11 @@ static void test_splice(void)
 	EXPECT_EQ(0, splice(in, &from, pipes[1], NULL, 10, 0));
 }
 
-AREA(copy,
-	{ "ranges", test_ranges, 0 },
-	{ "offsets", test_offsets, 0 },
-	{ "overwrite", test_overwrite, 0 },
-	{ "same_file", test_same_file, 0 },
-	{ "errors", test_errors, 0 },
-	{ "sparse", test_sparse, 0 },
-	{ "sendfile", test_sendfile, 0 },
-	{ "splice", test_splice, 0 },
-);
+static const struct test tests[] = {
+	{ "ranges", test_ranges, 0 },	    { "offsets", test_offsets, 0 },
+	{ "overwrite", test_overwrite, 0 }, { "same_file", test_same_file, 0 },
+	{ "errors", test_errors, 0 },	    { "sparse", test_sparse, 0 },
+	{ "sendfile", test_sendfile, 0 },   { "splice", test_splice, 0 },
+};
+
+AREA(copy);

@@ -392,7 +392,7 @@ static void test_subdirectories(void)
 	EXPECT_EQ(77, nlink_of("d"));
 }
 
-AREA(dir,
+static const struct test tests[] = {
 	{ "complete", test_complete, 0 },
 	{ "dots", test_dots, 0 },
 	{ "types", test_types, 0 },
@@ -407,4 +407,6 @@ AREA(dir,
 	{ "errors", test_errors, 0 },
 	{ "permission_gone", test_permission_gone, 0 },
 	{ "subdirectories", test_subdirectories, 0 },
-);
+};
+
+AREA(dir);

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define IDLE "posixtest-idle"
-#define IDS "posixtest-ids"
+#define IDS  "posixtest-ids"
 
 bool exec_role(const char *argv0, int *ret_code)
 {
@@ -60,7 +60,7 @@ static void need_exec(void)
 struct role {
 	const char *path;
 	const char *name;
-	int input;			/* becomes standard input, or -1 */
+	int input; /* becomes standard input, or -1 */
 };
 
 static int run_role(void *arg)
@@ -199,10 +199,12 @@ static void test_setuid(void)
 	EXPECT_EQ(0, in_child(run_as_owner, &role));
 }
 
-AREA(exec,
+static const struct test tests[] = {
 	{ "busy", test_busy, 0 },
 	{ "busy_ends", test_busy_ends, 0 },
 	{ "open_for_writing", test_open_for_writing, 0 },
 	{ "runs", test_runs, 0 },
 	{ "setuid", test_setuid, NEED_ROOT },
-);
+};
+
+AREA(exec);

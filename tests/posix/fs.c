@@ -162,11 +162,13 @@ static void test_space(void)
 	EXPECT_TRUE(blocks_of("f") * 512 >= 8 << 20);
 }
 
-AREA(fs,
+static const struct test tests[] = {
 	{ "statvfs", test_statvfs, 0 },
 	{ "statvfs_objects", test_statvfs_objects, 0 },
 	{ "stats_agree", test_stats_agree, 0 },
 	{ "identity", test_identity, 0 },
 	{ "stable_number", test_stable_number, 0 },
 	{ "space", test_space, 0 },
-);
+};
+
+AREA(fs);

@@ -169,7 +169,7 @@ static _Noreturn void setup_failed(const struct site *site)
 	snprintf(why, sizeof(why), "%s", errno_name(errno));
 	conclude(FAILED, "the set-up to work", why, site);
 	fflush(stdout);
-	_exit(1);
+	_exit(EXIT_SETUP_FAILED);
 }
 
 long must(long ret, const struct site *site)

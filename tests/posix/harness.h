@@ -2,7 +2,7 @@
 /*
  * harness.h - how a check is written, counted, reported and recorded
  *
- * Every .c file of an area holds test functions and one AREA() table; main.c runs each test in a
+ * Every .c file of an area ends with a table of its tests; main.c runs each test in a
  * child process of its own, in an empty directory that is the current directory. A test consists
  * of checks. A check evaluates one expression, compares what came out with what Linux does on a
  * local filesystem (ext4 and xfs agree on all of them), and prints one line if it differs.
@@ -40,17 +40,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDER_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define UNDER_ADDRESS_SANITIZER 1
+#endif
+#endif
+
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What a test cannot do without; main.c skips it, and says so, where this is missing. */
-#define NEED_ROOT	(1u << 0)
-#define NEED_XATTR	(1u << 1)
-#define NEED_ACL	(1u << 2)
+#define NEED_ROOT  (1u << 0)
+#define NEED_XATTR (1u << 1)
+#define NEED_ACL   (1u << 2)
 
 struct test {
 	const char *name;
 	void (*run)(void);
-	unsigned int need;		/* NEED_* */
+	unsigned int need; /* NEED_* */
 };
 
 struct area {
@@ -59,10 +67,8 @@ struct area {
 	size_t count;
 };
 
-/* AREA(chmod, { "modes", test_modes, 0 }, ...); defines area_chmod, which areas.h declares. */
-#define AREA(id, ...)							\
-	static const struct test id##_tests[] = { __VA_ARGS__ };	\
-	const struct area area_##id = { #id, id##_tests, ARRAY_SIZE(id##_tests) }
+/* AREA(chmod); defines area_chmod, which areas.h declares, of the table tests[] before it. */
+#define AREA(id) const struct area area_##id = { #id, tests, ARRAY_SIZE(tests) }
 
 /* Where a check stands and what it says. */
 struct site {
@@ -71,30 +77,33 @@ struct site {
 	const char *what;
 };
 
+/* How a process ends whose set-up failed; that has been reported then. */
+#define EXIT_SETUP_FAILED 120
+
 /* The counters; in memory shared with all children. */
 struct tally {
 	unsigned int passed;
 	unsigned int failed;
 	unsigned int skipped;
 	unsigned int recorded;
-	unsigned int seq;		/* number of the last check within its test */
+	unsigned int seq; /* number of the last check within its test */
 };
 
 #define SITE(text) (&(const struct site){ __FILE__, __LINE__, text })
 
-#define EXPECT(want, call) check_errno((want), 0, (errno = 0, (long)(call)), SITE(#call))
-#define EXPECT2(w1, w2, call) check_errno((w1), (w2), (errno = 0, (long)(call)), SITE(#call))
-#define EXPECT_EQ(want, value) check_int((long long)(want), (long long)(value), SITE(#value))
-#define EXPECT_OCT(want, value) check_oct((long long)(want), (long long)(value), SITE(#value))
+#define EXPECT(want, call)	 check_errno((want), 0, (errno = 0, (long)(call)), SITE(#call))
+#define EXPECT2(w1, w2, call)	 check_errno((w1), (w2), (errno = 0, (long)(call)), SITE(#call))
+#define EXPECT_EQ(want, value)	 check_int((long long)(want), (long long)(value), SITE(#value))
+#define EXPECT_OCT(want, value)	 check_oct((long long)(want), (long long)(value), SITE(#value))
 #define EXPECT_SAME(want, value) check_same((long long)(want), (long long)(value), SITE(#value))
-#define EXPECT_STR(want, value) check_str((want), (value), SITE(#value))
-#define EXPECT_TRUE(condition) check_true((condition), SITE(#condition))
-#define RECORD(call) record_errno((errno = 0, (long)(call)), SITE(#call))
-#define RECORD_EQ(value) record_int((long long)(value), SITE(#value))
-#define RECORD_OCT(value) record_oct((long long)(value), SITE(#value))
-#define RECORD_STR(value) record_str((value), SITE(#value))
-#define MUST(call) must((errno = 0, (long)(call)), SITE(#call))
-#define MUST_PTR(p) ((errno = 0), must_ptr((p), SITE(#p)))
+#define EXPECT_STR(want, value)	 check_str((want), (value), SITE(#value))
+#define EXPECT_TRUE(condition)	 check_true((condition), SITE(#condition))
+#define RECORD(call)		 record_errno((errno = 0, (long)(call)), SITE(#call))
+#define RECORD_EQ(value)	 record_int((long long)(value), SITE(#value))
+#define RECORD_OCT(value)	 record_oct((long long)(value), SITE(#value))
+#define RECORD_STR(value)	 record_str((value), SITE(#value))
+#define MUST(call)		 must((errno = 0, (long)(call)), SITE(#call))
+#define MUST_PTR(p)		 ((errno = 0), must_ptr((p), SITE(#p)))
 
 /* Called once, before anything else; record chooses the output of --record. */
 void harness_init(bool verbose, bool record);
@@ -103,7 +112,7 @@ const struct tally *harness_tally(void);
 /* Names the test whose checks follow, and restarts their numbering. */
 void harness_begin(const char *area, const char *name);
 
-/* One more word on where we are, shown with every failure until the next ctx() or the test's end. */
+/* One more word on where we are, shown with every failure until the next ctx(). */
 void ctx(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reports that the running test died or hung; called by main.c. */

@@ -91,9 +91,9 @@ static void test_sgid_files(void)
 		gid_t gid;
 		bool member;
 	} cases[] = {
-		{ &actor_root, GID_ALIEN, true },	{ &actor_owner, GID_ALIEN, false },
-		{ &actor_owner, 65534, true },		{ &actor_supp, 65534, true },
-		{ &actor_other, 65534, false },		{ &actor_group, 65534, true },
+		{ &actor_root, GID_ALIEN, true }, { &actor_owner, GID_ALIEN, false },
+		{ &actor_owner, 65534, true },	  { &actor_supp, 65534, true },
+		{ &actor_other, 65534, false },	  { &actor_group, 65534, true },
 	};
 
 	umask(0);
@@ -159,11 +159,10 @@ static void test_umask_of_process(void)
 	}
 }
 
-AREA(inherit,
-	{ "group", test_group, 0 },
-	{ "levels", test_levels, 0 },
-	{ "moved", test_moved, NEED_ROOT },
-	{ "sgid_files", test_sgid_files, NEED_ROOT },
-	{ "umask", test_umask, 0 },
-	{ "umask_of_process", test_umask_of_process, 0 },
-);
+static const struct test tests[] = {
+	{ "group", test_group, 0 },	    { "levels", test_levels, 0 },
+	{ "moved", test_moved, NEED_ROOT }, { "sgid_files", test_sgid_files, NEED_ROOT },
+	{ "umask", test_umask, 0 },	    { "umask_of_process", test_umask_of_process, 0 },
+};
+
+AREA(inherit);

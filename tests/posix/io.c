@@ -20,8 +20,8 @@
 
 static void test_sizes(void)
 {
-	static const size_t sizes[] = { 1, 2, 511, 512, 513, 4095, 4096, 4097, 10000, 65536, 131072,
-					131073, 1048577 };
+	static const size_t sizes[] = { 1,    2,     511,   512,    513,    4095,   4096,
+					4097, 10000, 65536, 131072, 131073, 1048577 };
 	char *data = MUST_PTR(malloc(1048577));
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
@@ -110,10 +110,9 @@ static void test_errors(void)
 
 static void test_vectors(void)
 {
-	char a[5], b[7], c[3];
+	char a[5], b[7], c[3], hello[] = "hello", vector[] = " vector";
 	struct iovec in[] = { { a, 5 }, { b, 0 }, { b, 7 }, { c, 3 } };
-	struct iovec out[] = { { (char *)(uintptr_t)"hello", 5 }, { NULL, 0 },
-			       { (char *)(uintptr_t)" vector", 7 } };
+	struct iovec out[] = { { hello, 5 }, { NULL, 0 }, { vector, 7 } };
 	int fd = (int)MUST(open("f", O_RDWR | O_CREAT, 0644));
 
 	EXPECT_EQ(12, writev(fd, out, 3));
@@ -159,7 +158,8 @@ static void test_append(void)
 /* On Linux pwrite() appends as well, and leaves the offset alone. */
 static void test_append_pwrite(void)
 {
-	const struct iovec iov = { (char *)(uintptr_t)"v", 1 };
+	char v[] = "v";
+	const struct iovec iov = { v, 1 };
 	int fd;
 
 	make_content("f", "start", 5);
@@ -340,8 +340,9 @@ static void test_sync(void)
 	EXPECT(0, fsync(dir));
 	EXPECT(0, fdatasync(dir));
 	EXPECT(0, syncfs(fd));
-	EXPECT(0, sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-					    SYNC_FILE_RANGE_WAIT_AFTER));
+	EXPECT(0, sync_file_range(fd, 0, 0,
+				  SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					  SYNC_FILE_RANGE_WAIT_AFTER));
 	EXPECT(EINVAL, sync_file_range(fd, 0, 0, 0x8000));
 	EXPECT_EQ(0, posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
 	EXPECT_EQ(0, posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED));
@@ -349,7 +350,7 @@ static void test_sync(void)
 	EXPECT(0, readahead(fd, 0, 4096));
 }
 
-AREA(io,
+static const struct test tests[] = {
 	{ "sizes", test_sizes, 0 },
 	{ "overwrite", test_overwrite, 0 },
 	{ "ends", test_ends, 0 },
@@ -363,4 +364,6 @@ AREA(io,
 	{ "direct_coherent", test_direct_coherent, 0 },
 	{ "direct_misaligned", test_direct_misaligned, 0 },
 	{ "sync", test_sync, 0 },
-);
+};
+
+AREA(io);

@@ -216,14 +216,12 @@ static void test_many(void)
 	EXPECT_TRUE(content_is("l1", "data", 4));
 }
 
-AREA(link,
-	{ "counts", test_counts, 0 },
-	{ "shared", test_shared, 0 },
-	{ "exists", test_exists, 0 },
-	{ "directory", test_directory, 0 },
-	{ "symlink", test_symlink, 0 },
-	{ "flags", test_flags, 0 },
-	{ "unlinked", test_unlinked, 0 },
-	{ "protected", test_protected, NEED_ROOT },
+static const struct test tests[] = {
+	{ "counts", test_counts, 0 },	  { "shared", test_shared, 0 },
+	{ "exists", test_exists, 0 },	  { "directory", test_directory, 0 },
+	{ "symlink", test_symlink, 0 },	  { "flags", test_flags, 0 },
+	{ "unlinked", test_unlinked, 0 }, { "protected", test_protected, NEED_ROOT },
 	{ "many", test_many, 0 },
-);
+};
+
+AREA(link);

@@ -14,15 +14,16 @@
 
 /* What another process is asked to try. */
 struct attempt {
-	int cmd;		/* F_SETLK, F_OFD_SETLK, or 0 for flock() */
-	int type;		/* F_RDLCK ..., or LOCK_SH ... */
+	int cmd;  /* F_SETLK, F_OFD_SETLK, or 0 for flock() */
+	int type; /* F_RDLCK ..., or LOCK_SH ... */
 	off_t start, len;
 };
 
 static int lock_fd(int fd, int cmd, int type, off_t start, off_t len)
 {
-	struct flock fl = { .l_type = (short)type, .l_whence = SEEK_SET, .l_start = start,
-			    .l_len = len };
+	struct flock fl = {
+		.l_type = (short)type, .l_whence = SEEK_SET, .l_start = start, .l_len = len
+	};
 
 	return fcntl(fd, cmd, &fl);
 }
@@ -107,10 +108,10 @@ static void test_ranges(void)
 {
 	static const struct {
 		off_t start, len;
-		bool meets;		/* the range 100 to 199 */
+		bool meets; /* the range 100 to 199 */
 	} ranges[] = {
-		{ 100, 100, true }, { 0, 0, true }, { 0, 100, false }, { 0, 101, true },
-		{ 199, 1, true }, { 200, 0, false }, { 150, 10, true }, { 199, 0, true },
+		{ 100, 100, true }, { 0, 0, true },    { 0, 100, false },     { 0, 101, true },
+		{ 199, 1, true },   { 200, 0, false }, { 150, 10, true },     { 199, 0, true },
 		{ 50, 1000, true }, { 200, 1, false }, { 1000000, 5, false }, { 99, 1, false },
 	};
 	static const int types[] = { F_RDLCK, F_WRLCK };
@@ -471,21 +472,15 @@ static void test_lease(void)
 	EXPECT_EQ(F_UNLCK, fcntl(fd, F_GETLEASE));
 }
 
-AREA(lock,
-	{ "flock", test_flock, 0 },
-	{ "flock_shared", test_flock_shared, 0 },
-	{ "ranges", test_ranges, 0 },
-	{ "getlk", test_getlk, 0 },
-	{ "split", test_split, 0 },
-	{ "close_drops", test_close_drops, 0 },
-	{ "fork", test_fork, 0 },
-	{ "same_process", test_same_process, 0 },
-	{ "families", test_families, 0 },
-	{ "errors", test_errors, 0 },
-	{ "waiting", test_waiting, 0 },
-	{ "killed", test_killed, 0 },
-	{ "deadlock", test_deadlock, 0 },
-	{ "names", test_names, 0 },
-	{ "counter", test_counter, 0 },
-	{ "lease", test_lease, 0 },
-);
+static const struct test tests[] = {
+	{ "flock", test_flock, 0 },	  { "flock_shared", test_flock_shared, 0 },
+	{ "ranges", test_ranges, 0 },	  { "getlk", test_getlk, 0 },
+	{ "split", test_split, 0 },	  { "close_drops", test_close_drops, 0 },
+	{ "fork", test_fork, 0 },	  { "same_process", test_same_process, 0 },
+	{ "families", test_families, 0 }, { "errors", test_errors, 0 },
+	{ "waiting", test_waiting, 0 },	  { "killed", test_killed, 0 },
+	{ "deadlock", test_deadlock, 0 }, { "names", test_names, 0 },
+	{ "counter", test_counter, 0 },	  { "lease", test_lease, 0 },
+};
+
+AREA(lock);

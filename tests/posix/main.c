@@ -29,8 +29,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define TEST_TIMEOUT_MS	(120 * 1000)
-#define KILL_TIMEOUT_MS	(10 * 1000)
+#define TEST_TIMEOUT_MS (300 * 1000)
+#define KILL_TIMEOUT_MS (10 * 1000)
 
 struct options {
 	const char *dir;
@@ -38,7 +38,7 @@ struct options {
 	bool verbose;
 	bool list;
 	bool record;
-	bool drop;			/* run the tests as uid:gid */
+	bool drop; /* run the tests as uid:gid */
 	uid_t uid;
 	gid_t gid;
 };
@@ -205,15 +205,29 @@ static _Noreturn void run_in_child(const struct options *o, const struct test *t
 static bool await(pid_t pid, int timeout_ms, int *ret_status)
 {
 	struct pollfd pfd = { .fd = pidfd_open(pid, 0), .events = POLLIN };
+	sig_atomic_t was_stopped = stopped;
 	int ready;
 
 	do
 		ready = poll(&pfd, 1, timeout_ms);
-	while (ready < 0 && errno == EINTR && !stopped);
+	while (ready < 0 && errno == EINTR && stopped == was_stopped);
 	close(pfd.fd);
 	if (ready != 1)
 		return false;
 	return waitpid(pid, ret_status, 0) == pid;
+}
+
+/* tree_remove(), given up when the filesystem hangs. */
+static int remove_in_time(int dirfd, const char *name)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(tree_remove(dirfd, name) == 0 ? 0 : 1);
+	if (pid < 0 || !await(pid, TEST_TIMEOUT_MS, &status))
+		return -1;
+	return status == 0 ? 0 : -1;
 }
 
 /* Judges how the test's process ended; false when it could not even be killed. */
@@ -222,9 +236,11 @@ static bool conclude_child(pid_t pid)
 	int status = 0;
 	bool ended = await(pid, TEST_TIMEOUT_MS, &status);
 
-	kill(-pid, SIGKILL);		/* the test, and what it forked */
+	kill(-pid, SIGKILL); /* the test, and what it forked */
 	if (ended && WIFSIGNALED(status))
 		harness_broken("signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (ended && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != EXIT_SETUP_FAILED)
+		harness_broken("exit code %d", WEXITSTATUS(status));
 	if (ended)
 		return true;
 	if (!stopped)
@@ -252,25 +268,32 @@ static bool run_test(const struct options *o, const struct area *area, const str
 	}
 	setpgid(pid, pid);
 	ended = pid > 0 && conclude_child(pid);
-	if (!ended || tree_remove(AT_FDCWD, "t") != 0) {
+	if (!ended || remove_in_time(AT_FDCWD, "t") != 0) {
 		harness_broken(ended ? "left-overs that cannot be removed" : "stuck");
 		return false;
 	}
 	return true;
 }
 
-static void run_all(const struct options *o)
+/* false when no test was selected. */
+static bool run_all(const struct options *o)
 {
 	unsigned int missing = find_missing(o);
+
+	bool any = false;
 
 	for (size_t i = 0; i < area_count; i++) {
 		const struct area *area = areas[i];
 
-		for (size_t j = 0; j < area->count && !stopped; j++)
-			if (selected(o, area, &area->tests[j]) &&
-			    !run_test(o, area, &area->tests[j], missing))
-				return;
+		for (size_t j = 0; j < area->count && !stopped; j++) {
+			if (!selected(o, area, &area->tests[j]))
+				continue;
+			any = true;
+			if (!run_test(o, area, &area->tests[j], missing))
+				return true;
+		}
 	}
+	return any;
 }
 
 static int summarize(const struct options *o)
@@ -289,6 +312,7 @@ int main(int argc, char **argv)
 	struct options o = { .dir = NULL };
 	char scratch[32];
 	int dirfd, code;
+	bool any;
 
 	if (argc == 1 && exec_role(argv[0], &code))
 		return code;
@@ -298,8 +322,13 @@ int main(int argc, char **argv)
 	harness_init(o.verbose, o.record);
 	catch_signals();
 	dirfd = make_scratch(&o, scratch, sizeof(scratch));
-	run_all(&o);
-	if (tree_remove(dirfd, scratch) != 0)
+	any = run_all(&o);
+	stamp_close_probe();
+	if (remove_in_time(dirfd, scratch) != 0)
 		fprintf(stderr, "posixtest: %s/%s could not be removed\n", o.dir, scratch);
+	if (!any) {
+		fprintf(stderr, "posixtest: no test matches %s\n", o.pattern);
+		return 1;
+	}
 	return summarize(&o);
 }

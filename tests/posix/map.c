@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE 4096
+#define PAGE  4096
 #define PAGES 8
 
 static char *map_fd(int fd, int prot, int flags)
@@ -154,7 +154,7 @@ static void test_page_at_end(void)
 /* Truncated away and added again is zero, in the mapping as well, at many places. */
 static void test_truncate_extend(void)
 {
-	static const off_t cuts[] = { 0, 1, 100, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 512,
+	static const off_t cuts[] = { 0,	   1, 100, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 512,
 				      3 * PAGE - 1 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
@@ -349,7 +349,7 @@ static void test_self_io(void)
 	EXPECT_TRUE(is_pattern(map, PAGE, 11));
 }
 
-AREA(map,
+static const struct test tests[] = {
 	{ "shared", test_shared, 0 },
 	{ "shared_twice", test_shared_twice, 0 },
 	{ "private", test_private, 0 },
@@ -363,4 +363,6 @@ AREA(map,
 	{ "offset", test_offset, 0 },
 	{ "hole", test_hole, 0 },
 	{ "self_io", test_self_io, 0 },
-);
+};
+
+AREA(map);

@@ -15,8 +15,8 @@
 /* Permission bits and the sticky bit are taken, reduced by the umask; set-id bits are not. */
 static void test_modes(void)
 {
-	static const mode_t modes[] = { 0, 0111, 0222, 0444, 0700, 0755, 0777, 01777, 02777,
-					04777, 07777, 0151, 0345 };
+	static const mode_t modes[] = { 0,     0111,  0222,  0444,  0700, 0755, 0777,
+					01777, 02777, 04777, 07777, 0151, 0345 };
 	static const mode_t masks[] = { 0, 022, 027, 077, 0777, 0501, 0111 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -158,13 +158,11 @@ static void test_again(void)
 	}
 }
 
-AREA(mkdir,
-	{ "modes", test_modes, 0 },
-	{ "counts", test_counts, 0 },
-	{ "dots", test_dots, 0 },
-	{ "slashes", test_slashes, 0 },
-	{ "not_empty", test_not_empty, 0 },
-	{ "emptied", test_emptied, 0 },
-	{ "current", test_current, 0 },
-	{ "again", test_again, 0 },
-);
+static const struct test tests[] = {
+	{ "modes", test_modes, 0 },	    { "counts", test_counts, 0 },
+	{ "dots", test_dots, 0 },	    { "slashes", test_slashes, 0 },
+	{ "not_empty", test_not_empty, 0 }, { "emptied", test_emptied, 0 },
+	{ "current", test_current, 0 },	    { "again", test_again, 0 },
+};
+
+AREA(mkdir);

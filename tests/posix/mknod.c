@@ -22,8 +22,8 @@
 /* Modes and umasks for every type; the set-id bits are allowed here, as in open(). */
 static void test_modes(void)
 {
-	static const mode_t modes[] = { 0, 0111, 0222, 0444, 0600, 0644, 0666, 0755, 0777, 0151,
-					01644, 04755, 02755, 06777, 07777 };
+	static const mode_t modes[] = { 0,    0111, 0222,  0444,  0600,	 0644,	0666, 0755,
+					0777, 0151, 01644, 04755, 02755, 06777, 07777 };
 	static const mode_t masks[] = { 0, 022, 027, 077, 0777, 0501 };
 
 	for_each_type(t) {
@@ -66,8 +66,8 @@ static void test_rdev(void)
 {
 	static const struct {
 		unsigned int maj, min;
-	} devs[] = { { 1, 3 }, { 0, 1 }, { 8, 0 }, { 255, 255 }, { 1, 256 }, { 259, 65535 },
-		     { 511, 262143 }, { 511, 4097 } };
+	} devs[] = { { 1, 3 },	 { 0, 1 },	 { 8, 0 },	  { 255, 255 },
+		     { 1, 256 }, { 259, 65535 }, { 511, 262143 }, { 511, 4097 } };
 	static const mode_t kinds[] = { S_IFCHR, S_IFBLK };
 
 	for (size_t i = 0; i < ARRAY_SIZE(devs); i++) {
@@ -310,7 +310,7 @@ static void test_socket_permission(void)
 	}
 }
 
-AREA(mknod,
+static const struct test tests[] = {
 	{ "modes", test_modes, 0 },
 	{ "invalid", test_invalid, 0 },
 	{ "rdev", test_rdev, NEED_ROOT },
@@ -322,4 +322,6 @@ AREA(mknod,
 	{ "socket", test_socket, 0 },
 	{ "socket_errors", test_socket_errors, 0 },
 	{ "socket_permission", test_socket_permission, NEED_ROOT },
-);
+};
+
+AREA(mknod);

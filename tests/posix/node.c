@@ -16,9 +16,9 @@ static const struct {
 	const char *name;
 	mode_t ifmt;
 } types[NODE_TYPES] = {
-	[NODE_REG] = { "file", S_IFREG },	[NODE_DIR] = { "directory", S_IFDIR },
-	[NODE_FIFO] = { "fifo", S_IFIFO },	[NODE_SOCK] = { "socket", S_IFSOCK },
-	[NODE_LNK] = { "symlink", S_IFLNK },	[NODE_CHR] = { "chr", S_IFCHR },
+	[NODE_REG] = { "file", S_IFREG },    [NODE_DIR] = { "directory", S_IFDIR },
+	[NODE_FIFO] = { "fifo", S_IFIFO },   [NODE_SOCK] = { "socket", S_IFSOCK },
+	[NODE_LNK] = { "symlink", S_IFLNK }, [NODE_CHR] = { "chr", S_IFCHR },
 	[NODE_BLK] = { "blk", S_IFBLK },
 };
 
@@ -134,18 +134,28 @@ int exists(const char *path)
 	return lstat(path, &st);
 }
 
-#define DEFINE_LOOKER(name, expr)			\
-	long long name(const char *path)		\
-	{						\
-		struct stat st;				\
-							\
-		if (lstat(path, &st) != 0)		\
-			return -errno;			\
-		return (long long)(expr);		\
+static long long format_bits(mode_t mode)
+{
+	return mode & S_IFMT;
+}
+
+static long long permission_bits(mode_t mode)
+{
+	return mode & 07777;
+}
+
+#define DEFINE_LOOKER(name, expr)          \
+	long long name(const char *path)   \
+	{                                  \
+		struct stat st;            \
+                                           \
+		if (lstat(path, &st) != 0) \
+			return -errno;     \
+		return (long long)(expr);  \
 	}
 
-DEFINE_LOOKER(mode_of, st.st_mode & 07777)
-DEFINE_LOOKER(type_of, st.st_mode & S_IFMT)
+DEFINE_LOOKER(mode_of, permission_bits(st.st_mode))
+DEFINE_LOOKER(type_of, format_bits(st.st_mode))
 DEFINE_LOOKER(size_of, st.st_size)
 DEFINE_LOOKER(nlink_of, st.st_nlink)
 DEFINE_LOOKER(ino_of, st.st_ino)

@@ -12,17 +12,25 @@
 
 #include <sys/stat.h>
 
-enum node_type { NODE_REG, NODE_DIR, NODE_FIFO, NODE_SOCK, NODE_LNK, NODE_CHR, NODE_BLK, NODE_TYPES };
+enum node_type {
+	NODE_REG,
+	NODE_DIR,
+	NODE_FIFO,
+	NODE_SOCK,
+	NODE_LNK,
+	NODE_CHR,
+	NODE_BLK,
+	NODE_TYPES
+};
 
-#define LONG_NAME_MAX	255
+#define LONG_NAME_MAX 255
 
 /* For all types that we may create: as an ordinary user there are no devices. */
-#define for_each_type(t) \
-	for (enum node_type t = 0; t < node_type_end(); t++)
+#define for_each_type(t) for (enum node_type t = 0; t < node_type_end(); t++)
 
 enum node_type node_type_end(void);
 const char *node_name(enum node_type type);
-mode_t node_ifmt(enum node_type type);		/* S_IFREG and so on */
+mode_t node_ifmt(enum node_type type); /* S_IFREG and so on */
 
 /* Makes path with these permissions whatever the umask is; a symlink points to "nowhere". */
 void node_make(enum node_type type, const char *path, mode_t mode);
@@ -50,9 +58,9 @@ void make_given(enum node_type type, const char *path);
 /* A new empty directory that becomes the current one, for the next round of a loop. */
 void fresh(void);
 
-int exists(const char *path);			/* 0, or -1 and errno, for EXPECT() */
-long long mode_of(const char *path);		/* permission bits, 07777 */
-long long type_of(const char *path);		/* S_IFMT bits */
+int exists(const char *path);	     /* 0, or -1 and errno, for EXPECT() */
+long long mode_of(const char *path); /* permission bits, 07777 */
+long long type_of(const char *path); /* S_IFMT bits */
 long long size_of(const char *path);
 long long nlink_of(const char *path);
 long long ino_of(const char *path);

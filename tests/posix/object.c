@@ -302,7 +302,7 @@ static void test_dropped_for_good(void)
 	EXPECT_EQ(0, in_child(as_stranger_for_good, NULL));
 }
 
-AREA(object,
+static const struct test tests[] = {
 	{ "classes", test_object, 0 },
 	{ "root", test_object_root, NEED_ROOT },
 	{ "owner_only", test_owner_only, 0 },
@@ -312,4 +312,6 @@ AREA(object,
 	{ "access_errors", test_access_errors, 0 },
 	{ "many_groups", test_many_groups, NEED_ROOT },
 	{ "dropped_for_good", test_dropped_for_good, NEED_ROOT },
-);
+};
+
+AREA(object);

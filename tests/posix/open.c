@@ -22,8 +22,8 @@ static const char *const accnames[] = { "O_RDONLY", "O_WRONLY", "O_RDWR" };
 /* The mode of a new file is what was asked for, without the umask. */
 static void test_creat_modes(void)
 {
-	static const mode_t modes[] = { 0, 0111, 0222, 0444, 0600, 0644, 0666, 0755, 0777, 0151,
-					01644, 04755, 02755, 06777, 07777 };
+	static const mode_t modes[] = { 0,    0111, 0222,  0444,  0600,	 0644,	0666, 0755,
+					0777, 0151, 01644, 04755, 02755, 06777, 07777 };
 	static const mode_t masks[] = { 0, 022, 027, 077, 0777, 0501 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -90,15 +90,17 @@ static void test_creat_existing(void)
 static void test_excl(void)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(accmodes); k++) {
+		int excl = accmodes[k] | O_CREAT | O_EXCL;
+
 		for_each_type(t) {
 			fresh();
 			node_make(t, "n", 0644);
 			ctx("%s %s", accnames[k], node_name(t));
-			EXPECT(EEXIST, open("n", accmodes[k] | O_CREAT | O_EXCL, 0644));
+			EXPECT(EEXIST, open("n", excl, 0644));
 			EXPECT_OCT(node_ifmt(t), type_of("n"));
 			EXPECT(ENOENT, exists("nowhere"));
-			EXPECT(EEXIST, open("n", accmodes[k] | O_CREAT | O_EXCL | O_TRUNC, 0644));
-			EXPECT(EEXIST, open("n", accmodes[k] | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+			EXPECT(EEXIST, open("n", excl | O_TRUNC, 0644));
+			EXPECT(EEXIST, open("n", excl | O_NOFOLLOW, 0644));
 		}
 	}
 }
@@ -390,7 +392,7 @@ static void test_many_descriptors(void)
 	}
 }
 
-AREA(open,
+static const struct test tests[] = {
 	{ "creat_modes", test_creat_modes, 0 },
 	{ "creat_mode_zero", test_creat_mode_zero, 0 },
 	{ "creat_existing", test_creat_existing, 0 },
@@ -409,4 +411,6 @@ AREA(open,
 	{ "excl_race", test_excl_race, 0 },
 	{ "openat2", test_openat2, 0 },
 	{ "many_descriptors", test_many_descriptors, 0 },
-);
+};
+
+AREA(open);

@@ -14,13 +14,13 @@
 
 /* How an op treats its path; decides which errno wins for odd paths. */
 enum op_class {
-	OP_FOLLOW,		/* needs an existing object, follows a last symlink */
-	OP_NOFOLLOW,		/* needs an existing object, takes a symlink itself */
+	OP_FOLLOW,   /* needs an existing object, follows a last symlink */
+	OP_NOFOLLOW, /* needs an existing object, takes a symlink itself */
 	OP_MKDIR,
-	OP_MAKE,		/* makes anything else: mknod, symlink, link */
-	OP_CREAT,		/* open(O_CREAT) */
-	OP_EXCL,		/* open(O_CREAT | O_EXCL) */
-	OP_RENAME_TO,		/* renames file "src" to the path */
+	OP_MAKE,      /* makes anything else: mknod, symlink, link */
+	OP_CREAT,     /* open(O_CREAT) */
+	OP_EXCL,      /* open(O_CREAT | O_EXCL) */
+	OP_RENAME_TO, /* renames file "src" to the path */
 	OP_RENAME_FROM,
 	OP_UNLINK,
 	OP_RMDIR,
@@ -28,11 +28,11 @@ enum op_class {
 };
 
 /* What an op needs on the object itself. */
-#define OP_READ		(1u << 0)
-#define OP_WRITE	(1u << 1)
-#define OP_EXEC		(1u << 2)
-#define OP_OWNER	(1u << 3)
-#define OP_XATTR	(1u << 4)	/* an extended attribute call */
+#define OP_READ	 (1u << 0)
+#define OP_WRITE (1u << 1)
+#define OP_EXEC	 (1u << 2)
+#define OP_OWNER (1u << 3)
+#define OP_XATTR (1u << 4) /* an extended attribute call */
 
 struct op {
 	const char *name;

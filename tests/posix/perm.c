@@ -233,7 +233,7 @@ static void test_remove_foreign(void)
 	}
 }
 
-AREA(perm,
+static const struct test tests[] = {
 	{ "search", test_search, 0 },
 	{ "search_only", test_search_only, 0 },
 	{ "search_root", test_search_root, NEED_ROOT },
@@ -242,4 +242,6 @@ AREA(perm,
 	{ "rename_dir", test_rename_dir, 0 },
 	{ "two_parents", test_two_parents, 0 },
 	{ "remove_foreign", test_remove_foreign, 0 },
-);
+};
+
+AREA(perm);

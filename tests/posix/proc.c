@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define UID_OWNER	65534
-#define GID_OWNER	65534
-#define UID_STRANGER	65533
-#define GID_STRANGER	65533
+#define UID_OWNER    65534
+#define GID_OWNER    65534
+#define UID_STRANGER 65533
+#define GID_STRANGER 65533
 
 struct actor actor_owner = { "owner", UID_OWNER, GID_OWNER, 0 };
 const struct actor actor_group = { "group member", UID_STRANGER, GID_OWNER, 0 };
@@ -20,7 +20,10 @@ const struct actor actor_other = { "other", UID_STRANGER, GID_STRANGER, 0 };
 const struct actor actor_root = { "root", 0, 0, 0 };
 
 const struct actor *const people[4] = {
-	&actor_owner, &actor_group, &actor_supp, &actor_other,
+	&actor_owner,
+	&actor_group,
+	&actor_supp,
+	&actor_other,
 };
 const struct actor *const everybody[5] = {
 	&actor_root, &actor_owner, &actor_group, &actor_supp, &actor_other,
@@ -125,8 +128,8 @@ int in_child(int (*fn)(void *arg), void *arg)
 
 volatile int *shared_int(void)
 {
-	void *p = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		       0);
+	void *p =
+		mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	MUST(p == MAP_FAILED ? -1 : 0);
 	return p;

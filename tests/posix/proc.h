@@ -16,13 +16,13 @@ struct actor {
 	const char *name;
 	uid_t uid;
 	gid_t gid;
-	gid_t supplementary;		/* 0: none */
+	gid_t supplementary; /* 0: none */
 };
 
-extern struct actor actor_owner;		/* owns the files */
-extern const struct actor actor_group;		/* another user, same primary group */
-extern const struct actor actor_supp;		/* another user, the group is a supplementary one */
-extern const struct actor actor_other;		/* another user, unrelated group */
+extern struct actor actor_owner;       /* owns the files */
+extern const struct actor actor_group; /* another user, same primary group */
+extern const struct actor actor_supp;  /* another user, the group is a supplementary one */
+extern const struct actor actor_other; /* another user, unrelated group */
 extern const struct actor actor_root;
 
 /* The four ordinary ones in the order above; and with root first, five. */
@@ -37,7 +37,7 @@ extern const struct actor *const everybody[5];
 mode_t mode_for(const struct actor *a, mode_t bits);
 mode_t mode_only_for(const struct actor *a, mode_t bits);
 
-#define GID_ALIEN	65531	/* a group that none of the actors is in */
+#define GID_ALIEN 65531 /* a group that none of the actors is in */
 
 /* Finds out who we are; main.c calls it in each test's process. */
 void proc_init(void);
@@ -52,24 +52,24 @@ void become(const struct actor *a);
 /* Gives up all of our own credentials for those of a, for good; for use in a forked child. */
 void become_forever(const struct actor *a);
 
-#define EXPECT_AS(a, want, call)						\
-	({									\
-		long ret_as_;							\
-										\
-		become(a);							\
+#define EXPECT_AS(a, want, call)                                                          \
+	({                                                                                \
+		long ret_as_;                                                             \
+                                                                                          \
+		become(a);                                                                \
 		ret_as_ = check_errno((want), 0, (errno = 0, (long)(call)), SITE(#call)); \
-		become(NULL);							\
-		ret_as_;							\
+		become(NULL);                                                             \
+		ret_as_;                                                                  \
 	})
 
-#define RECORD_AS(a, call)							\
-	({									\
-		long ret_as_;							\
-										\
-		become(a);							\
-		ret_as_ = record_errno((errno = 0, (long)(call)), SITE(#call));	\
-		become(NULL);							\
-		ret_as_;							\
+#define RECORD_AS(a, call)                                                      \
+	({                                                                      \
+		long ret_as_;                                                   \
+                                                                                \
+		become(a);                                                      \
+		ret_as_ = record_errno((errno = 0, (long)(call)), SITE(#call)); \
+		become(NULL);                                                   \
+		ret_as_;                                                        \
 	})
 
 /* Forks; the child runs fn(arg) and exits with what it returns (0 to 127, an errno usually). */

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RENAME_UNKNOWN	(1u << 20)
+#define RENAME_UNKNOWN (1u << 20)
 
 static int rename_flags(const char *from, const char *to, unsigned int flags)
 {
@@ -472,7 +472,7 @@ static void test_atomic(void)
 	EXPECT_EQ(1, count_entries("."));
 }
 
-AREA(rename,
+static const struct test tests[] = {
 	{ "free_name", test_free_name, 0 },
 	{ "over", test_over, 0 },
 	{ "over_linked", test_over_linked, 0 },
@@ -491,4 +491,6 @@ AREA(rename,
 	{ "over_open_dir", test_over_open_dir, 0 },
 	{ "tree", test_tree, 0 },
 	{ "atomic", test_atomic, 0 },
-);
+};
+
+AREA(rename);

@@ -71,8 +71,8 @@ static void test_shared_offset(void)
 /* Writing far out leaves a hole of zeros. */
 static void test_beyond(void)
 {
-	static const off_t offsets[] = { 1, 511, 4095, 4096, 5000, 65536, 1000000, 0x7fffffff,
-					 0x80000000, 0x100000001 };
+	static const off_t offsets[] = { 1,	511,	 4095,	     4096,	 5000,
+					 65536, 1000000, 0x7fffffff, 0x80000000, 0x100000001 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		off_t off = offsets[i];
@@ -127,8 +127,7 @@ static void expect_units(int fd, const char *map)
 		if (data == (long long)n)
 			EXPECT(ENXIO, lseek(fd, off, SEEK_DATA));
 		else
-			EXPECT_EQ(data * UNIT > off ? data * UNIT : off,
-				  lseek(fd, off, SEEK_DATA));
+			EXPECT_EQ(data * UNIT > off ? data * UNIT : off, lseek(fd, off, SEEK_DATA));
 		EXPECT_EQ(hole * UNIT > off ? hole * UNIT : off, lseek(fd, off, SEEK_HOLE));
 	}
 	EXPECT(ENXIO, lseek(fd, (off_t)n * UNIT, SEEK_DATA));
@@ -227,7 +226,7 @@ static void test_blocks(void)
 	EXPECT_EQ(0, st.st_blocks);
 }
 
-AREA(seek,
+static const struct test tests[] = {
 	{ "seek", test_seek, 0 },
 	{ "shared_offset", test_shared_offset, 0 },
 	{ "beyond", test_beyond, 0 },
@@ -236,4 +235,6 @@ AREA(seek,
 	{ "unwritten", test_unwritten, 0 },
 	{ "data_hole_errors", test_data_hole_errors, 0 },
 	{ "blocks", test_blocks, 0 },
-);
+};
+
+AREA(seek);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TICK_LIMIT_S	5
+#define TICK_LIMIT_S 5
 
 static int probe_fd = -1;
 
@@ -13,6 +13,12 @@ int stamp_open_probe(const char *path)
 {
 	probe_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	return probe_fd < 0 ? -errno : 0;
+}
+
+void stamp_close_probe(void)
+{
+	close(probe_fd);
+	probe_fd = -1;
 }
 
 int stamp_cmp(const struct timespec *a, const struct timespec *b)

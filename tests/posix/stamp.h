@@ -20,8 +20,8 @@
 
 #include <time.h>
 
-#define STAMP_OLD_ATIME	1000000000	/* September 2001 */
-#define STAMP_OLD_MTIME	1000086400	/* a day later, so that relatime has atime follow a read */
+#define STAMP_OLD_ATIME 1000000000 /* September 2001 */
+#define STAMP_OLD_MTIME 1000086400 /* a day later, so that relatime has atime follow a read */
 
 struct stamps {
 	struct timespec a, m, c;
@@ -29,6 +29,9 @@ struct stamps {
 
 /* Makes the probe file; main.c calls it once. 0 or -errno. */
 int stamp_open_probe(const char *path);
+
+/* Gives the probe file up, so that the scratch directory can be removed. */
+void stamp_close_probe(void);
 
 /* Waits for the filesystem's clock to move on. Ends the test if it stands still. */
 void stamp_tick(void);
@@ -40,21 +43,21 @@ struct stamps stamps_of_fd(int fd);
 /* Makes the stamps of path old, and returns them. */
 struct stamps stamps_age(const char *path);
 
-/* "amc" where stamps differ from s, '-' elsewhere; the string is valid until the second next call. */
+/* "amc" where stamps differ from s, '-' elsewhere; valid until the second next call. */
 const char *stamps_diff(const struct stamps *s, const struct stamps *now);
 
-#define EXPECT_STAMPS(want, s, path)						\
-	do {									\
-		struct stamps now_ = stamps_now(path);				\
-										\
+#define EXPECT_STAMPS(want, s, path)                                                  \
+	do {                                                                          \
+		struct stamps now_ = stamps_now(path);                                \
+                                                                                      \
 		check_str((want), stamps_diff((s), &now_), SITE("stamps of " #path)); \
 	} while (0)
 
-#define RECORD_STAMPS(s, path)							\
-	do {									\
-		struct stamps now_ = stamps_now(path);				\
-										\
-		record_str(stamps_diff((s), &now_), SITE("stamps of " #path));	\
+#define RECORD_STAMPS(s, path)                                                 \
+	do {                                                                   \
+		struct stamps now_ = stamps_now(path);                         \
+                                                                               \
+		record_str(stamps_diff((s), &now_), SITE("stamps of " #path)); \
 	} while (0)
 
 /* As strcmp(): negative when a is before b. */

@@ -101,10 +101,10 @@ static long map_store(int fd)
 	return munmap(map, 4096);
 }
 
-#define DEFINE_FD_OP(name, helper)	\
-	static int name(void)		\
-	{				\
-		return on_fd(helper);	\
+#define DEFINE_FD_OP(name, helper)    \
+	static int name(void)         \
+	{                             \
+		return on_fd(helper); \
 	}
 
 DEFINE_FD_OP(op_write, write_one)
@@ -200,8 +200,8 @@ static const struct suid_op {
 };
 
 /* Everybody may write; with and without execution for the group, which matters for set-group-id. */
-static const mode_t modes[] = { 04777, 02777, 06777, 07777, 04666, 02666, 06666, 02767, 06767,
-				01777, 0777, 02676 };
+static const mode_t modes[] = { 04777, 02777, 06777, 07777, 04666, 02666,
+				06666, 02767, 06767, 01777, 0777,  02676 };
 
 static void prepare(mode_t mode)
 {
@@ -349,10 +349,12 @@ static void test_capability(void)
 	}
 }
 
-AREA(suid,
+static const struct test tests[] = {
 	{ "files", test_files, 0 },
 	{ "open_before", test_open_before, 0 },
 	{ "chown", test_chown, 0 },
 	{ "chown_root", test_chown_root, NEED_ROOT },
 	{ "capability", test_capability, NEED_ROOT | NEED_XATTR },
-);
+};
+
+AREA(suid);

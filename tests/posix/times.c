@@ -271,7 +271,7 @@ static void test_xattr(void)
 	EXPECT_STAMPS("---", &dir, "d");
 }
 
-AREA(times,
+static const struct test tests[] = {
 	{ "create", test_create, 0 },
 	{ "remove", test_remove, 0 },
 	{ "link", test_link, 0 },
@@ -281,4 +281,6 @@ AREA(times,
 	{ "attributes", test_attributes, 0 },
 	{ "read_dir", test_read_dir, 0 },
 	{ "xattr", test_xattr, NEED_XATTR },
-);
+};
+
+AREA(times);

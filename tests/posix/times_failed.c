@@ -277,7 +277,9 @@ static void test_denials(void)
 	}
 }
 
-AREA(times_failed,
+static const struct test tests[] = {
 	{ "failures", test_failures, 0 },
 	{ "denials", test_denials, NEED_ROOT | NEED_XATTR },
-);
+};
+
+AREA(times_failed);

@@ -134,11 +134,10 @@ static void test_setgid_dir(void)
 	EXPECT_EQ(GID_ALIEN, st.st_gid);
 }
 
-AREA(tmpfile,
-	{ "basic", test_basic, 0 },
-	{ "link", test_link, 0 },
-	{ "excl", test_excl, 0 },
-	{ "errors", test_errors, 0 },
-	{ "modes", test_modes, 0 },
-	{ "setgid_dir", test_setgid_dir, NEED_ROOT },
-);
+static const struct test tests[] = {
+	{ "basic", test_basic, 0 }, { "link", test_link, 0 },
+	{ "excl", test_excl, 0 },   { "errors", test_errors, 0 },
+	{ "modes", test_modes, 0 }, { "setgid_dir", test_setgid_dir, NEED_ROOT },
+};
+
+AREA(tmpfile);

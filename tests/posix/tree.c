@@ -8,12 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PASSES_MAX 100
+
 static DIR *open_below(int dirfd, const char *name)
 {
 	int fd;
 	DIR *dir;
 
-	fchmodat(dirfd, name, 0700, 0);
+	/* If this fails, opening tells why. */
+	(void)!fchmodat(dirfd, name, 0700, 0);
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
@@ -45,12 +48,12 @@ static int empty_pass(DIR *dir, int *ret_err)
 static int remove_dir(int parent, const char *name)
 {
 	DIR *dir = open_below(parent, name);
-	int err = 0;
+	int err = 0, passes = 0;
 
 	if (!dir)
 		return -errno;
-	/* Again while it helps: some filesystems lose their place when entries go. */
-	while (empty_pass(dir, &err) > 0)
+	/* Again while it helps: some filesystems lose their place, or bring hidden files up. */
+	while (empty_pass(dir, &err) > 0 && ++passes < PASSES_MAX)
 		rewinddir(dir);
 	closedir(dir);
 	if (unlinkat(parent, name, AT_REMOVEDIR) == 0)

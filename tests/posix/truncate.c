@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 static const off_t sizes[] = {
-	0, 1, 2, 511, 512, 513, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 1048575,
-	1048576, 1048577,
+	0,    1,    2,	  511,	 512,	513,   4095,	4096,	 4097,
+	8191, 8192, 8193, 65535, 65536, 65537, 1048575, 1048576, 1048577,
 };
 
 /* Truncation in one of three ways; the results must be the same. */
@@ -49,13 +49,17 @@ static int by_write_fd(const char *path, off_t size)
 static const struct {
 	const char *name;
 	int (*run)(const char *path, off_t size);
-} ways[] = { { "truncate", by_path }, { "ftruncate", by_fd }, { "ftruncate O_WRONLY", by_write_fd } };
+} ways[] = {
+	{ "truncate", by_path },
+	{ "ftruncate", by_fd },
+	{ "ftruncate O_WRONLY", by_write_fd },
+};
 
 /* Also far beyond what could ever be stored. */
 static void test_sizes(void)
 {
-	static const off_t far[] = { 123456789, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-				     0x123456789a };
+	static const off_t far[] = { 123456789,	 0x7fffffff,  0x80000000,
+				     0xffffffff, 0x100000000, 0x123456789a };
 
 	make_file("f", 0644);
 	for (size_t w = 0; w < ARRAY_SIZE(ways); w++) {
@@ -194,17 +198,17 @@ static void limit_file_size(bool on)
 	MUST(setrlimit(RLIMIT_FSIZE, &rl));
 }
 
-#define LIMITED(call)			\
-	({				\
-		long ret_;		\
-		int err_;		\
-					\
-		limit_file_size(true);	\
-		ret_ = (call);		\
-		err_ = errno;		\
-		limit_file_size(false);	\
-		errno = err_;		\
-		ret_;			\
+#define LIMITED(call)                   \
+	({                              \
+		long ret_;              \
+		int err_;               \
+                                        \
+		limit_file_size(true);  \
+		ret_ = (call);          \
+		err_ = errno;           \
+		limit_file_size(false); \
+		errno = err_;           \
+		ret_;                   \
 	})
 
 static void test_rlimit(void)
@@ -278,15 +282,12 @@ static void test_shared(void)
 	EXPECT_TRUE(content_is("f", "hel\0\0\0\0", 7));
 }
 
-AREA(truncate,
-	{ "sizes", test_sizes, 0 },
-	{ "contents", test_contents, 0 },
-	{ "offset", test_offset, 0 },
-	{ "errors", test_errors, 0 },
-	{ "types", test_types, 0 },
-	{ "maximum", test_maximum, 0 },
-	{ "rlimit", test_rlimit, 0 },
-	{ "rlimit_signal", test_rlimit_signal, 0 },
-	{ "denied", test_denied, 0 },
-	{ "shared", test_shared, 0 },
-);
+static const struct test tests[] = {
+	{ "sizes", test_sizes, 0 },   { "contents", test_contents, 0 },
+	{ "offset", test_offset, 0 }, { "errors", test_errors, 0 },
+	{ "types", test_types, 0 },   { "maximum", test_maximum, 0 },
+	{ "rlimit", test_rlimit, 0 }, { "rlimit_signal", test_rlimit_signal, 0 },
+	{ "denied", test_denied, 0 }, { "shared", test_shared, 0 },
+};
+
+AREA(truncate);

@@ -241,7 +241,7 @@ static void test_race(void)
 	EXPECT_EQ(0, count_entries("."));
 }
 
-AREA(unlink,
+static const struct test tests[] = {
 	{ "types", test_types, 0 },
 	{ "symlink", test_symlink, 0 },
 	{ "open_file", test_open_file, 0 },
@@ -252,4 +252,6 @@ AREA(unlink,
 	{ "xattr", test_xattr, NEED_XATTR },
 	{ "no_stand_ins", test_no_stand_ins, 0 },
 	{ "race", test_race, 0 },
-);
+};
+
+AREA(unlink);

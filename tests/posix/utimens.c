@@ -14,8 +14,14 @@
 #include <unistd.h>
 #include <utime.h>
 
-#define OMIT { 0, UTIME_OMIT }
-#define NOW { 0, UTIME_NOW }
+#define OMIT                  \
+	{                     \
+		0, UTIME_OMIT \
+	}
+#define NOW                  \
+	{                    \
+		0, UTIME_NOW \
+	}
 
 static void expect_time(long long sec, long nsec, const struct timespec *got)
 {
@@ -226,10 +232,10 @@ static void permission_case(const struct actor *a, bool may_write)
 		struct timespec times[2];
 		bool owner_only;
 	} cases[] = {
-		{ { { 1, 2 }, { 3, 4 } }, true },	{ { { 1, 2 }, NOW }, true },
-		{ { NOW, { 3, 4 } }, true },		{ { { 1, 2 }, OMIT }, true },
-		{ { OMIT, { 3, 4 } }, true },		{ { NOW, OMIT }, true },
-		{ { OMIT, NOW }, true },		{ { NOW, NOW }, false },
+		{ { { 1, 2 }, { 3, 4 } }, true }, { { { 1, 2 }, NOW }, true },
+		{ { NOW, { 3, 4 } }, true },	  { { { 1, 2 }, OMIT }, true },
+		{ { OMIT, { 3, 4 } }, true },	  { { NOW, OMIT }, true },
+		{ { OMIT, NOW }, true },	  { { NOW, NOW }, false },
 	};
 	bool owner = a == &actor_owner || a == &actor_root;
 
@@ -266,7 +272,7 @@ static void test_permission(void)
 	}
 }
 
-AREA(utimens,
+static const struct test tests[] = {
 	{ "exact", test_exact, 0 },
 	{ "range", test_range, 0 },
 	{ "special", test_special, 0 },
@@ -276,4 +282,6 @@ AREA(utimens,
 	{ "fd", test_fd, 0 },
 	{ "errors", test_errors, 0 },
 	{ "permission", test_permission, 0 },
-);
+};
+
+AREA(utimens);

@@ -309,7 +309,7 @@ static void test_trusted_denied(void)
 	EXPECT_EQ(0, times_listed("f", "trusted.a"));
 }
 
-AREA(xattr,
+static const struct test tests[] = {
 	{ "flags", test_flags, NEED_XATTR },
 	{ "sizes", test_sizes, NEED_XATTR },
 	{ "limits", test_limits, NEED_XATTR },
@@ -324,4 +324,6 @@ AREA(xattr,
 	{ "sticky", test_sticky, NEED_XATTR | NEED_ROOT },
 	{ "trusted", test_trusted, NEED_XATTR | NEED_ROOT },
 	{ "trusted_denied", test_trusted_denied, NEED_XATTR },
-);
+};
+
+AREA(xattr);

@@ -205,10 +205,8 @@ static int find_renamed(struct check *c)
 static int check_good_catalog(struct check *c)
 {
 	struct cat_totals t;
-	int r = check_read_meta(c);
+	int r = catalog_totals(c->cat, &t);
 
-	if (r == 0)
-		r = catalog_totals(c->cat, &t);
 	if (r < 0)
 		return check_fail(c, r, catalog_error(c->cat));
 	c->total_bytes = t.present_bytes;
@@ -236,7 +234,7 @@ static int set_up(struct check *c)
 	c->ssd_block = BLOCK_BYTES;
 	while (c->ssd_block < fs.f_bsize && c->ssd_block < GROUP_BYTES)
 		c->ssd_block *= 2;
-	return check_list_objects(c);
+	return 0;
 }
 
 static int check_volume(struct check *c)
@@ -248,8 +246,9 @@ static int check_volume(struct check *c)
 		return r;
 	int state = check_open_catalog(c, &why);
 
-	if (state < 0)
-		return state;
+	r = state < 0 ? state : check_list_objects(c);
+	if (r < 0)
+		return r;
 	if (state == CATALOG_GOOD)
 		return check_good_catalog(c);
 	if (state == CATALOG_NONE && c->n_objects == 0)
@@ -265,6 +264,7 @@ int check_run(struct src *src, const char *ssd_path, const struct check_options 
 			   .env = env,
 			   .src = src,
 			   .result = ret_result,
+			   .unclean = true, /* until the catalog says otherwise */
 			   .lost_fd = -1,
 			   .tmp_fd = -1,
 			   .error = ret_error,
@@ -278,6 +278,7 @@ int check_run(struct src *src, const char *ssd_path, const struct check_options 
 		return r;
 	r = check_volume(&c);
 	check_close_catalog(&c);
+	check_close_journal(&c);
 	finder_release(&c.finder);
 	free(c.objects);
 	free(c.obj_buf);

@@ -13,6 +13,9 @@
  *   in-doubt           N  clean extents under an intent (they may have been overwritten when the
  *                         last daemon ended) which neither their checksum nor SRC bears out: they
  *                         are left alone, the next mount settles them (tier/recover.c)
+ *   journal            N  it has to be replayed into catalog and objects, as the next mount does
+ *   journal-lost          it is missing or damaged, and the volume was not closed: the catalog is
+ *                         out of date, and rebuilt as if it were damaged
  *   catalog-missing,      there are objects but no catalog, or it is none, cannot be read or fails
  *   catalog-damaged       its integrity check: rebuilt, see below
  *   src-gone              the SRC file of a row is gone: the object of dirty data goes to
@@ -43,7 +46,7 @@
  *                         marked dirty and in conflict, which keeps both
  *   checksum-wrong        object and SRC are the same, the checksum is not: computed anew
  *   unreadable-both    L  neither side can be read, or one cannot and the other is corrupt
- * Clean blocks that lie in a hole or across the end of their object are read even without `scrub`.
+ * Clean blocks that lie in a hole of their object are read even without `scrub`.
  *
  * A lost catalog is rebuilt from the objects: each names its file, but its block map is lost, and
  * so is the knowledge which of two different versions is newer. The modification time of an object

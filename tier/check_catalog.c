@@ -7,9 +7,9 @@
  *
  * Replacing: (1) the new catalog is complete in catalog.db.rebuild; (2) the old one gets a second
  * name; (3) a file that is no catalog takes its place, so that a mount refuses from here on; (4) the
- * old WAL, which would be applied to whatever is called catalog.db, is moved aside; (5) the new one
- * takes its place. Crash before (3): the old catalog, checked again. Between (3) and (5): no
- * catalog, rebuilt again. After: the new one.
+ * old WAL, which would be applied to whatever is called catalog.db, is moved aside, and the journal
+ * with it; (5) the new one takes its place. Crash before (3): the old catalog, checked again. Between (3) and (5):
+ * the next repair does (4) and (5). After: the new one.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,10 @@
 #define CATALOG "catalog.db"
 #define REBUILD "catalog.db.rebuild"
 #define COPY_BYTES (1u << 20)
+#define SENTINEL "hybridfs check --repair was interrupted here: run it again.\n"
 #define TRIES_MAX 100u
+#define ASIDE_MAX 96 /* bytes of a name */
+#define COPY_FAILED "cannot copy the catalog, to look at it unchanged, to the temporary directory"
 
 /* ---- a copy to look at -------------------------------------------------------------------- */
 static int copy_data(int from, int to)
@@ -44,10 +47,10 @@ static int copy_data(int from, int to)
 	return r;
 }
 
-static int copy_file(struct check *c, const char *name)
+static int copy_file(struct check *c, const char *source, const char *name)
 {
 	_cleanup_close_ int from =
-		openat(c->l.dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		openat(c->l.dir_fd, source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
 
 	if (from < 0)
@@ -72,9 +75,13 @@ static int make_copy(struct check *c)
 		return r;
 	}
 	c->tmp_fd = open(c->tmp_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = c->tmp_fd < 0 ? neg_errno() : copy_file(c, CATALOG);
+	if (c->tmp_fd < 0)
+		return neg_errno();
+	if (c->interrupted)
+		return copy_file(c, REBUILD, CATALOG);
+	int r = copy_file(c, CATALOG, CATALOG);
 
-	return r < 0 ? r : copy_file(c, CATALOG "-wal");
+	return r < 0 ? r : copy_file(c, CATALOG "-wal", CATALOG "-wal");
 }
 
 static void remove_copy(struct check *c)
@@ -92,20 +99,94 @@ static void remove_copy(struct check *c)
 	free(TAKE_PTR(c->tmp_path));
 }
 
+/* ---- moving aside and into place ----------------------------------------------------------- */
+static bool exists(const struct check *c, const char *name)
+{
+	return faccessat(c->l.dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int remove_if_there(struct check *c, const char *name)
+{
+	return unlinkat(c->l.dir_fd, name, 0) < 0 && errno != ENOENT ? neg_errno() : 0;
+}
+
+/* catalog.db.damaged-<time>[-part][.n] */
+static void aside_name(const struct check *c, const char *part, unsigned n, char ret[ASIDE_MAX])
+{
+	time_t t = (time_t)c->opt->now_s;
+	char when[32] = "";
+	struct tm tm;
+
+	if (gmtime_r(&t, &tm))
+		strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+	int len = snprintf(ret, ASIDE_MAX, CATALOG ".damaged-%.20s%s%s", when, *part ? "-" : "",
+			   part);
+
+	if (n)
+		snprintf(ret + len, (size_t)(ASIDE_MAX - len), ".%u", n);
+}
+
+static int rename_aside(struct check *c, const char *name, const char *part)
+{
+	char aside[ASIDE_MAX];
+
+	for (unsigned i = 0; i < TRIES_MAX; i++) {
+		aside_name(c, part, i, aside);
+		if (exists(c, aside))
+			continue;
+		return renameat(c->l.dir_fd, name, c->l.dir_fd, aside) < 0 ? neg_errno() : 0;
+	}
+	return -EEXIST;
+}
+
+/* What belongs to the old catalog: its WAL; the journal, unless it is empty or was replayed. */
+static int move_companions_aside(struct check *c)
+{
+	static const char *const files[][2] = { { CATALOG "-wal", "wal" },
+						{ "journal.0", "journal.0" },
+						{ "journal.1", "journal.1" } };
+	size_t n = c->unclean && !c->journal ? ARRAY_SIZE(files) : 1;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (exists(c, files[i][0]))
+			r = rename_aside(c, files[i][0], files[i][1]);
+	if (r == 0)
+		r = remove_if_there(c, CATALOG "-shm");
+	if (r == 0)
+		r = remove_if_there(c, CATALOG "-journal");
+	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
+}
+
+/* Steps (4) and (5). */
+static int take_place(struct check *c)
+{
+	int r = move_companions_aside(c);
+
+	if (r == 0 && renameat(c->l.dir_fd, REBUILD, c->l.dir_fd, CATALOG) < 0)
+		r = neg_errno();
+	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
+}
+
 /* ---- opening ------------------------------------------------------------------------------ */
 static bool is_damage(int r)
 {
 	return r == -EUCLEAN || r == -EIO;
 }
 
-static int judge(struct check *c, int r, const char *text, char **ret_why)
+static int damaged(struct check *c, const char *text, char **ret_why)
 {
-	if (!is_damage(r))
-		return r == -EPROTONOSUPPORT
-			       ? check_fail(c, r, "catalog.db was made by a newer hybridfs")
-			       : check_fail(c, r, CATALOG);
 	*ret_why = strdup(text);
 	return *ret_why ? CATALOG_DAMAGED : check_fail(c, -ENOMEM, CATALOG);
+}
+
+static int judge(struct check *c, int r, const char *text, char **ret_why)
+{
+	if (is_damage(r))
+		return damaged(c, text, ret_why);
+	if (r == -EPROTONOSUPPORT)
+		return check_fail(c, r, "catalog.db was made by a newer hybridfs");
+	return check_fail(c, r, CATALOG);
 }
 
 /* Read-only, and every row looked at. */
@@ -122,42 +203,6 @@ static int open_and_verify(struct check *c, int dir_fd, char **ret_why)
 	return r < 0 ? judge(c, r, catalog_error(c->cat), ret_why) : CATALOG_GOOD;
 }
 
-/* What passed the test may still not open for writing (a damaged header). */
-static int reopen_for_writing(struct check *c, char **ret_why)
-{
-	struct catalog *cat;
-	int r = catalog_open(c->l.dir_fd, CATALOG, false, &cat);
-
-	if (r < 0)
-		return judge(c, r == -EROFS || r == -EACCES ? -EUCLEAN : r,
-			     "cannot be opened for writing", ret_why);
-	catalog_close(c->cat);
-	c->cat = cat;
-	return CATALOG_GOOD;
-}
-
-int check_open_catalog(struct check *c, char **ret_why)
-{
-	bool has_wal = faccessat(c->l.dir_fd, CATALOG "-wal", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-	int r = 0, dir_fd = c->l.dir_fd;
-
-	if (has_wal && !c->opt->repair) {
-		r = make_copy(c);
-		if (r < 0)
-			return check_fail(c, r, "cannot copy the catalog, which is to be looked at "
-						"unchanged, to the temporary directory");
-		dir_fd = c->tmp_fd;
-	}
-	r = open_and_verify(c, dir_fd, ret_why);
-	return r == CATALOG_GOOD && c->opt->repair ? reopen_for_writing(c, ret_why) : r;
-}
-
-void check_close_catalog(struct check *c)
-{
-	catalog_close(TAKE_PTR(c->cat));
-	remove_copy(c);
-}
-
 static int meta_number(struct check *c, const char *key, uint64_t *ret)
 {
 	_cleanup_free_ char *value = NULL;
@@ -168,23 +213,140 @@ static int meta_number(struct check *c, const char *key, uint64_t *ret)
 	return r == -ENOENT ? 0 : r;
 }
 
-int check_read_meta(struct check *c)
+static void read_meta(struct check *c)
 {
 	uint64_t clean = 1;
 	int r = meta_number(c, "clean", &clean);
 
-	if (r == 0)
-		r = meta_number(c, "next_id", &c->next_id);
-	c->unclean = !clean;
-	return r;
+	c->unclean = r < 0 || !clean;
+	(void)meta_number(c, "next_id", &c->next_id); /* only if it can be read */
+}
+
+/* In the place of the read-only one. */
+static int reopen_for_writing(struct check *c, int dir_fd)
+{
+	struct catalog *cat;
+	int r = catalog_open(dir_fd, CATALOG, false, &cat);
+
+	if (r < 0)
+		return r;
+	catalog_close(c->cat);
+	c->cat = cat;
+	return 0;
+}
+
+static int replay(struct check *c, char **ret_why)
+{
+	uint64_t frames;
+	int r = check_replay_journal(c, &frames);
+
+	if (r == -EINVAL || r == -ENOENT || r == -EEXIST || is_damage(r)) {
+		c->journal_lost = true;
+		return damaged(c, "contradicts the catalog", ret_why);
+	}
+	if (r < 0)
+		return check_fail(c, r, "replaying the journal");
+	if (frames)
+		check_report(c, "journal", "journal", c->opt->repair ? CHECK_DONE : CHECK_WOULD, true,
+			     "replay it", "%llu frames are not in the catalog yet",
+			     (unsigned long long)frames);
+	return CATALOG_GOOD;
+}
+
+static int open_good(struct check *c, char **ret_why)
+{
+	int dir_fd = c->l.dir_fd, r = 0;
+
+	if (!c->opt->repair && !c->journal)
+		return CATALOG_GOOD;
+	if (!c->opt->repair) {
+		r = c->tmp_fd < 0 ? make_copy(c) : 0;
+		if (r < 0)
+			return check_fail(c, r, COPY_FAILED);
+		dir_fd = c->tmp_fd;
+	}
+	r = reopen_for_writing(c, dir_fd);
+	/* What passed the test may still not open for writing: a damaged header. */
+	if (r == -EROFS || r == -EACCES)
+		r = -EUCLEAN;
+	if (r < 0)
+		return judge(c, r, "cannot be opened for writing", ret_why);
+	return c->journal ? replay(c, ret_why) : CATALOG_GOOD;
+}
+
+/* What the journal has is the best that is known: it goes into a copy of the damaged catalog. */
+static int prepare_witness(struct check *c)
+{
+	int r = c->tmp_fd < 0 ? make_copy(c) : 0;
+	bool writable = r == 0 && reopen_for_writing(c, c->tmp_fd) == 0;
+
+	r = check_replay_for_witness(c, writable ? c->cat : NULL);
+	return r < 0 && !is_damage(r) ? check_fail(c, r, "replaying the journal") : CATALOG_DAMAGED;
+}
+
+/* The catalog was opened, good or not. */
+static int with_journal(struct check *c, int state, char **ret_why)
+{
+	read_meta(c);
+	int r = check_open_journal(c);
+
+	if (r == -ENOENT || is_damage(r)) {
+		if (state != CATALOG_GOOD)
+			return state;
+		c->journal_lost = true;
+		return damaged(c, r == -ENOENT ? "is missing" : "is damaged", ret_why);
+	}
+	if (r < 0)
+		return check_fail(c, r, "journal");
+	if (state == CATALOG_GOOD)
+		return open_good(c, ret_why);
+	return c->journal ? prepare_witness(c) : state;
+}
+
+/* A repair ended between (3) and (5): the new catalog is complete. */
+static int resume(struct check *c)
+{
+	char text[sizeof(SENTINEL)] = "";
+	_cleanup_close_ int fd = openat(c->l.dir_fd, CATALOG,
+					O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof(text)) != (ssize_t)strlen(SENTINEL) ||
+	    memcmp(text, SENTINEL, strlen(SENTINEL)) != 0 || !exists(c, REBUILD))
+		return 0;
+	c->interrupted = true;
+	int r = c->opt->repair ? take_place(c) : 0;
+
+	if (r < 0)
+		return check_fail(c, r, "replacing the catalog");
+	check_report(c, "catalog-damaged", CATALOG, c->opt->repair ? CHECK_DONE : CHECK_WOULD, false,
+		     "finish it", "an earlier repair was interrupted");
+	return 0;
+}
+
+int check_open_catalog(struct check *c, char **ret_why)
+{
+	int r = resume(c), dir_fd = c->l.dir_fd;
+
+	if (r < 0)
+		return r;
+	if (!c->opt->repair && (c->interrupted || exists(c, CATALOG "-wal"))) {
+		r = make_copy(c);
+		if (r < 0)
+			return check_fail(c, r, COPY_FAILED);
+		dir_fd = c->tmp_fd;
+	}
+	int state = open_and_verify(c, dir_fd, ret_why);
+
+	return state >= 0 && c->cat ? with_journal(c, state, ret_why) : state;
+}
+
+void check_close_catalog(struct check *c)
+{
+	catalog_close(TAKE_PTR(c->cat));
+	remove_copy(c);
 }
 
 /* ---- replacing ---------------------------------------------------------------------------- */
-static int remove_if_there(struct check *c, const char *name)
-{
-	return unlinkat(c->l.dir_fd, name, 0) < 0 && errno != ENOENT ? neg_errno() : 0;
-}
-
 int check_new_catalog(struct check *c, struct catalog **ret_catalog)
 {
 	static const char *const left[] = { REBUILD, REBUILD "-wal", REBUILD "-shm" };
@@ -198,30 +360,16 @@ int check_new_catalog(struct check *c, struct catalog **ret_catalog)
 	return catalog_open(c->l.dir_fd, REBUILD, false, ret_catalog);
 }
 
-/* A free name for what is moved aside. */
-static void aside_name(const struct check *c, unsigned n, char ret[64])
+static int link_aside(struct check *c)
 {
-	time_t t = (time_t)c->opt->now_s;
-	char when[32] = "";
-	struct tm tm;
+	char aside[ASIDE_MAX];
 
-	if (gmtime_r(&t, &tm))
-		strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
-	snprintf(ret, 64, n ? CATALOG ".damaged-%.20s.%u" : CATALOG ".damaged-%.20s", when, n);
-}
-
-static int link_aside(struct check *c, char ret_name[64])
-{
 	for (unsigned i = 0; i < TRIES_MAX; i++) {
-		aside_name(c, i, ret_name);
-		if (linkat(c->l.dir_fd, CATALOG, c->l.dir_fd, ret_name, 0) == 0)
-			return 0;
-		if (errno == ENOENT)
+		aside_name(c, "", i, aside);
+		if (linkat(c->l.dir_fd, CATALOG, c->l.dir_fd, aside, 0) == 0 || errno == ENOENT)
 			return 0;
 		if (errno == EPERM) /* no file, so no catalog that a mount would take */
-			return renameat(c->l.dir_fd, CATALOG, c->l.dir_fd, ret_name) < 0
-				       ? neg_errno()
-				       : 0;
+			return rename_aside(c, CATALOG, "");
 		if (errno != EEXIST)
 			return neg_errno();
 	}
@@ -232,14 +380,13 @@ static int link_aside(struct check *c, char ret_name[64])
 static int place_sentinel(struct check *c)
 {
 	static const char name[] = CATALOG ".hold";
-	static const char text[] = "hybridfs check --repair was interrupted here: run it again.\n";
 	_cleanup_close_ int fd = openat(c->l.dir_fd, name,
 					O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
 					0600);
 
 	if (fd < 0)
 		return neg_errno();
-	int r = write_full(fd, text, sizeof(text) - 1, 0);
+	int r = write_full(fd, SENTINEL, strlen(SENTINEL), 0);
 
 	if (r == 0 && fsync(fd) < 0)
 		r = neg_errno();
@@ -248,30 +395,11 @@ static int place_sentinel(struct check *c)
 	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
 }
 
-static int move_wal_aside(struct check *c, const char *name)
-{
-	char wal[80];
-
-	snprintf(wal, sizeof(wal), "%s-wal", name);
-	if (renameat(c->l.dir_fd, CATALOG "-wal", c->l.dir_fd, wal) < 0 && errno != ENOENT)
-		return neg_errno();
-	int r = remove_if_there(c, CATALOG "-shm");
-
-	if (r == 0)
-		r = remove_if_there(c, CATALOG "-journal");
-	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
-}
-
 int check_replace_catalog(struct check *c)
 {
-	char name[64];
-	int r = link_aside(c, name);
+	int r = link_aside(c);
 
 	if (r == 0)
 		r = place_sentinel(c);
-	if (r == 0)
-		r = move_wal_aside(c, name);
-	if (r == 0 && renameat(c->l.dir_fd, REBUILD, c->l.dir_fd, CATALOG) < 0)
-		r = neg_errno();
-	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
+	return r < 0 ? r : take_place(c);
 }

@@ -136,7 +136,9 @@ static void check_stamp(struct subject *s)
 	struct src_stamp now = subject_src_stamp(s);
 	bool valid = s->row.src_mtime_ns || s->row.src_ctime_ns, content;
 
-	if (s->src_fd < 0 || !valid || s->row.flags & (CAT_F_SRC_BUSY | CAT_F_CONFLICT))
+	/* Busy, or waiting to be cut: we changed SRC, or may have. */
+	if (s->src_fd < 0 || !valid ||
+	    s->row.flags & (CAT_F_SRC_BUSY | CAT_F_CONFLICT | CAT_F_TRUNCATE))
 		return;
 	const char *what = what_changed(s, &now, &content);
 
@@ -197,7 +199,8 @@ static uint64_t drop_clean_from(struct subject *s, uint64_t from, bool doubtful_
 void subject_check_presence(struct subject *s)
 {
 	bool missing = s->obj_fd < 0;
-	uint64_t end = missing ? 0 : round_up_u64((uint64_t)s->obj_st.st_size, BLOCK_BYTES), dirty;
+	/* A present block is whole in its object. */
+	uint64_t end = missing ? 0 : round_down_u64((uint64_t)s->obj_st.st_size, BLOCK_BYTES), dirty;
 	uint64_t clean = drop_clean_from(s, end, true, &dirty);
 
 	if (clean)
@@ -206,7 +209,7 @@ void subject_check_presence(struct subject *s)
 			     missing ? "has no object, but %llu clean bytes in it"
 				     : "has %llu clean bytes behind the end of its object",
 			     ULL(clean));
-	if (dirty)
+	if (dirty && !check_journal_has_data(s->c, s->row.id))
 		subject_left(s, "dirty-lost",
 			     missing ? "the object is missing: %llu bytes newer than SRC are lost"
 				     : "the object was cut: %llu bytes newer than SRC are lost",

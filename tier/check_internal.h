@@ -13,6 +13,7 @@
 
 #include "tier/check.h"
 #include "tier/internal.h"
+#include "tier/journal.h"
 #include "tier/layout.h"
 
 #define OBJECT_PATH_MAX 40     /* "objects/xx/<16 hex digits>" */
@@ -31,6 +32,11 @@ struct finder {
 	bool ran;
 };
 
+struct horizons {
+	struct horizon *items; /* owned */
+	size_t n, cap;
+};
+
 struct check {
 	const struct check_options *opt;
 	const struct check_env *env;
@@ -38,7 +44,12 @@ struct check {
 	struct check_result *result;
 	struct layout l;
 	struct catalog *cat;
-	bool unclean;	  /* the last daemon did not finish */
+	bool unclean;	  /* the last daemon did not finish, or nobody knows */
+	bool journal_lost;
+	bool interrupted; /* a repair was, after the new catalog was complete */
+	struct journal *journal; /* owned; of an unclean volume */
+	struct journal_pos journal_pos;
+	struct horizons journal_data; /* files of which a dry check leaves data in the journal */
 	uint64_t next_id; /* ids below were handed out; 0 = unknown */
 	uint64_t *objects; /* owned; ids, ascending */
 	size_t n_objects;
@@ -96,16 +107,26 @@ int check_fail(struct check *c, int r, const char *what); /* fills the error lin
 /* ---- check_catalog.c ---- */
 enum catalog_state { CATALOG_GOOD, CATALOG_NONE, CATALOG_DAMAGED };
 /*
- * Opens c->cat, for writing if it is good and repairs are wanted. CATALOG_DAMAGED: c->cat may be
- * NULL, else it is read-only and its rows are not to be relied on; *ret_why (owned by the caller)
- * says what is wrong. -errno.
+ * Opens c->cat, for writing if it is good and repairs are wanted, with what the journal has.
+ * CATALOG_DAMAGED: c->cat may be NULL, else its rows are not to be relied on; *ret_why (owned by
+ * the caller) says what is wrong. -errno.
  */
 int check_open_catalog(struct check *c, char **ret_why);
 void check_close_catalog(struct check *c);
-int check_read_meta(struct check *c);
 /* Open a new, empty catalog beside the old one; then put it in its place. */
 int check_new_catalog(struct check *c, struct catalog **ret_catalog);
 int check_replace_catalog(struct check *c);
+
+/* ---- check_journal.c ---- */
+/* c->journal, if the volume is unclean and has one. -ENOENT, -EUCLEAN, -EIO: it is lost. */
+int check_open_journal(struct check *c);
+void check_close_journal(struct check *c);
+/* Into c->cat, which is open for writing, and if it is a repair into the objects. */
+int check_replay_journal(struct check *c, uint64_t *ret_frames);
+/* The same, for what of it a damaged catalog takes; NULL: only the objects. */
+int check_replay_for_witness(struct check *c, struct catalog *witness);
+/* Does the object lack data that is in the journal? */
+bool check_journal_has_data(const struct check *c, uint64_t id);
 
 /* ---- check_object.c ---- */
 void check_object_path(uint64_t id, char ret[OBJECT_PATH_MAX]);
@@ -198,8 +219,8 @@ static inline uint64_t mask_bytes(uint64_t mask)
 int check_file(struct check *c, struct cat_file *row); /* takes the row over */
 /* Clean blocks that the object does not have become absent; dirty ones are reported as lost. */
 void subject_check_presence(struct subject *s);
-/* Verify clean extents; with `suspects_only`, just those of which the object lacks a part. */
-int check_scrub(struct subject *s, bool suspects_only);
+/* Verify clean extents; with `holes_only`, just those whose object has holes in them. */
+int check_scrub(struct subject *s, bool holes_only);
 int check_rebuild(struct check *c, enum catalog_state state, const char *why);
 /*
  * Fill the map of an object without a row by comparing it with SRC: see check.h. `witness` is the

@@ -182,7 +182,9 @@ static void judge_witness(const struct subject *s, struct witness *t)
 {
 	struct src_stamp now = subject_src_stamp(s);
 
-	t->believed = t->row.id && s->src_fd >= 0 && !(t->row.flags & (CAT_F_SRC_BUSY | CAT_F_DIR)) &&
+	const uint32_t no = CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_DIR; /* no stamp, or not a file */
+
+	t->believed = t->row.id && s->src_fd >= 0 && !(t->row.flags & no) &&
 		      now.size == t->row.src_size_bytes && now.mtime_ns == t->row.src_mtime_ns &&
 		      now.ctime_ns == t->row.src_ctime_ns &&
 		      (!(t->row.flags & CAT_F_ATTR_OWNED) || t->row.size_bytes <= INT64_MAX);
@@ -210,9 +212,11 @@ static int take_over_pins(struct subject *s, const struct witness *t)
 	return 0;
 }
 
-/* What a believed row calls dirty where the object has a hole: zeros, or lost behind its end. */
-static int take_over_dirty(struct subject *s, const struct map *m)
+/* What a believed row calls dirty where the object has a hole: zeros that somebody wrote, or lost.
+ * Nothing tells which, so this is a difference like others. */
+static int take_over_dirty(struct subject *s, const struct map *m, uint64_t *differs)
 {
+	uint64_t before = s->map.dirty_blocks;
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < m->n_groups; i++)
@@ -220,20 +224,20 @@ static int take_over_dirty(struct subject *s, const struct map *m)
 			if (m->groups[i]->dirty[w])
 				r = subject_set(s, m->groups[i]->index, w, m->groups[i]->dirty[w],
 						BLOCK_DIRTY);
+	*differs += (s->map.dirty_blocks - before) * BLOCK_BYTES;
 	return r;
 }
 
-static int take_over(struct subject *s, const struct witness *t)
+static int take_over(struct subject *s, const struct witness *t, uint64_t *differs)
 {
-	const uint32_t flags = CAT_F_ATTR_OWNED | CAT_F_TRUNCATE | CAT_F_CONFLICT;
 	int r = take_over_pins(s, t);
 
 	if (r < 0 || !t->believed)
 		return r;
-	s->row.flags |= t->row.flags & flags;
+	s->row.flags |= t->row.flags & (CAT_F_ATTR_OWNED | CAT_F_CONFLICT);
 	s->row.size_bytes = t->row.size_bytes;
 	s->row.mtime_ns = t->row.mtime_ns;
-	return take_over_dirty(s, &t->map);
+	return take_over_dirty(s, &t->map, differs);
 }
 
 /* ---- one object --------------------------------------------------------------------------- */
@@ -344,7 +348,7 @@ static int rebuild_known(struct rebuild *b, struct subject *s, struct witness *t
 	int r = check_compare(s, t->believed ? &t->map : NULL, &differs);
 
 	if (r == 0)
-		r = take_over(s, t);
+		r = take_over(s, t, &differs);
 	if (r < 0)
 		return r;
 	subject_check_presence(s);
@@ -429,8 +433,7 @@ static int reduce_row(struct rebuild *b, struct subject *s, struct witness *t)
 
 	ask_witness(b, s, t);
 	judge_witness(s, t);
-	s->row.flags &= t->believed ? keep | CAT_F_ATTR_OWNED | CAT_F_TRUNCATE | CAT_F_CONFLICT
-				    : keep;
+	s->row.flags &= t->believed ? keep | CAT_F_ATTR_OWNED | CAT_F_CONFLICT : keep;
 	/* The groups change hands, as new ones: none of them is stored yet. */
 	s->map = t->map;
 	map_init(&t->map);
@@ -583,8 +586,6 @@ int check_rebuild(struct check *c, enum catalog_state state, const char *why)
 	struct rebuild b = { .c = c, .old = c->cat };
 	int r = 0;
 
-	if (c->cat && check_read_meta(c) < 0)
-		c->unclean = true;
 	if (c->opt->repair)
 		r = check_new_catalog(c, &b.new);
 	if (r == 0)
@@ -594,10 +595,19 @@ int check_rebuild(struct check *c, enum catalog_state state, const char *why)
 	catalog_close(b.new);
 	if (r < 0)
 		return check_fail(c, r, "rebuilding the catalog");
-	check_report(c, none ? "catalog-missing" : "catalog-damaged", "catalog.db",
-		     c->opt->repair ? CHECK_DONE : CHECK_WOULD, false,
-		     "rebuild it from the objects",
-		     "the catalog is %s%s; there are %zu objects, of %llu files",
-		     none ? "missing" : "damaged: ", none ? "" : why, c->n_objects, ULL(b.rows));
+	if (c->journal_lost)
+		check_report(c, "journal-lost", "journal",
+			     c->opt->repair ? CHECK_DONE : CHECK_WOULD, false,
+			     "go on without, and rebuild the catalog from the objects",
+			     "the journal %s; what was made durable since the last checkpoint is "
+			     "in it",
+			     why);
+	else
+		check_report(c, none ? "catalog-missing" : "catalog-damaged", "catalog.db",
+			     c->opt->repair ? CHECK_DONE : CHECK_WOULD, false,
+			     "rebuild it from the objects",
+			     "the catalog is %s%s; there are %zu objects, of %llu files",
+			     none ? "missing" : "damaged: ", none ? "" : why, c->n_objects,
+			     ULL(b.rows));
 	return 0;
 }

@@ -176,23 +176,13 @@ static void report_unreadable(const struct scrub *z)
 }
 
 /* ---- a file ------------------------------------------------------------------------------- */
-/* Blocks of which the object lacks all or a part. It may be right: zeros that nobody wrote. */
-static uint64_t suspects(const struct subject *s, uint64_t base)
-{
-	uint64_t size = (uint64_t)s->obj_st.st_size, mask = ~check_data_mask(s->obj_fd, base);
-
-	if (size % BLOCK_BYTES && size < subject_size(s) && size >= base &&
-	    size < base + EXTENT_BYTES)
-		mask |= 1ull << ((size - base) / BLOCK_BYTES);
-	return mask;
-}
-
-static int scrub_extent(struct scrub *z, struct map_group *g, unsigned w, bool suspects_only)
+static int scrub_extent(struct scrub *z, struct map_group *g, unsigned w, bool holes_only)
 {
 	struct extent x = { .g = g, .w = w, .mask = clean_mask(g, w) };
 	struct subject *s = z->s;
 
-	if (!x.mask || (suspects_only && !(x.mask & suspects(s, word_base(g->index, w)))))
+	if (!x.mask || (holes_only &&
+			 !(x.mask & ~check_data_mask(s->obj_fd, word_base(g->index, w)))))
 		return 0;
 	look(z, &x);
 	int r = judge(z, &x);
@@ -200,22 +190,22 @@ static int scrub_extent(struct scrub *z, struct map_group *g, unsigned w, bool s
 	return r < 0 ? r : check_progress(s->c, mask_bytes(x.mask));
 }
 
-int check_scrub(struct subject *s, bool suspects_only)
+int check_scrub(struct subject *s, bool holes_only)
 {
-	bool busy = s->row.flags & CAT_F_SRC_BUSY;
 	struct scrub z = { .s = s,
 			   .first = UINT64_MAX,
-			   .stamp_known = !busy && (s->row.src_mtime_ns || s->row.src_ctime_ns) };
+			   .stamp_known = s->row.src_mtime_ns || s->row.src_ctime_ns };
 	int r = 0;
 
-	if (busy && s->c->unclean) /* the next mount drops the clean copies anyway */
+	/* SRC may be changed under its clean copies: the next mount drops them anyway. */
+	if (s->row.flags & (CAT_F_SRC_BUSY | CAT_F_TRUNCATE))
 		return 0;
 	for (unsigned i = 0; r == 0 && i < s->map.n_groups; i++) {
 		struct map_group *g = s->map.groups[i];
 
 		for (unsigned w = 0; r == 0 && w < BITMAP_WORDS; w++)
 			if (!subject_in_doubt(s, i, w))
-				r = scrub_extent(&z, g, w, suspects_only);
+				r = scrub_extent(&z, g, w, holes_only);
 	}
 	report_differences(&z);
 	report_unreadable(&z);

@@ -218,9 +218,14 @@ void subject_own_attributes(struct subject *s, uint64_t size, int64_t mtime_ns)
 
 uint64_t subject_size(const struct subject *s)
 {
-	if (s->row.flags & CAT_F_ATTR_OWNED)
-		return s->row.size_bytes;
-	return s->src_fd >= 0 ? (uint64_t)s->src_st.st_size : s->row.src_size_bytes;
+	uint64_t src = s->src_fd >= 0 ? (uint64_t)s->src_st.st_size : s->row.src_size_bytes;
+
+	if (s->row.flags & CAT_F_TRUNCATE) /* src_size is what SRC has to be cut to */
+		src = min_u64(src, s->row.src_size_bytes);
+	if (!(s->row.flags & CAT_F_ATTR_OWNED))
+		return src;
+	/* Busy: a write that went past the SSD may have made SRC longer. */
+	return s->row.flags & CAT_F_SRC_BUSY ? max_u64(src, s->row.size_bytes) : s->row.size_bytes;
 }
 
 bool subject_dirty(const struct subject *s)
@@ -250,7 +255,7 @@ int subject_find_doubts(struct subject *s)
 	s->doubt = calloc(s->map.n_groups + 1, sizeof(*s->doubt));
 	if (!s->doubt)
 		return -ENOMEM;
-	for (unsigned i = 0; i < s->map.n_groups && s->obj_fd >= 0; i++) {
+	for (unsigned i = 0; i < s->map.n_groups && s->obj_fd >= 0 && s->c->unclean; i++) {
 		const struct map_group *g = s->map.groups[i];
 
 		for (unsigned w = 0; w < BITMAP_WORDS && g->intent; w++)

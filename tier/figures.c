@@ -9,8 +9,10 @@ void tfile_figures(struct tfile *f, struct tfile_figures *ret)
 	(void)tfile_load_map(f); /* an error is logged and counted; the figures are then zero */
 	pthread_mutex_lock(&f->lock);
 	*ret = (struct tfile_figures){ .size_bytes = f->size,
-				       .ssd_bytes = f->map.present_blocks * BLOCK_BYTES,
-				       .dirty_bytes = f->map.dirty_blocks * BLOCK_BYTES,
+				       .ssd_bytes = min_u64(f->map.present_blocks * BLOCK_BYTES,
+							    f->size),
+				       .dirty_bytes = min_u64(f->map.dirty_blocks * BLOCK_BYTES,
+							      f->size),
 				       .pinned_bytes = f->acct_pinned * BLOCK_BYTES,
 				       .pinned = f->pinned,
 				       .conflict = f->conflict };

@@ -306,7 +306,7 @@ int src_change_begin(struct tfile *f);
 int src_settle(struct tfile *f);
 /* SRC cut where a cut is pending; src_mutex and all ranges held. */
 int redo_cut(struct tfile *f);
-int settle_cut(struct tfile *f); /* the same, takes both */
+int settle_cut(struct tfile *f, bool have_src); /* takes both, or the ranges only */
 int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto);
 int sync_src_data(struct tfile *f);
 int sync_src(struct tfile *f); /* all that is unsynced there */

@@ -358,8 +358,11 @@ int sync_src_data(struct tfile *f)
 /*
  * The SSD cannot take new data for blocks it holds (full copy-on-write filesystem, failing
  * device): bring them to SRC with the new data in place and forget the SSD's copy. Block by block,
- * so that a failure leaves each block either on the one side or on the other.
+ * so that a failure leaves each block either on the one side or on the other. A write-back under way
+ * may be about to write the older data of these blocks: with src_mutex there is none.
  */
+#define NEEDS_SRC_MUTEX 1
+
 static int forget(struct tfile *f, uint64_t start, uint64_t end)
 {
 	pthread_mutex_lock(&f->lock);
@@ -370,7 +373,7 @@ static int forget(struct tfile *f, uint64_t start, uint64_t end)
 	return r;
 }
 
-static int write_around(struct tfile *f, struct map_run run, const char *data)
+static int write_around(struct tfile *f, struct map_run run, const char *data, bool have_src)
 {
 	char block[BLOCK_BYTES];
 	int r = 0;
@@ -380,6 +383,8 @@ static int write_around(struct tfile *f, struct map_run run, const char *data)
 		r = forget(f, run.start, run.end);
 	if (r < 0 || run.state != BLOCK_DIRTY)
 		return r < 0 ? r : write_src(f, run.start, run.end, data);
+	if (!have_src)
+		return NEEDS_SRC_MUTEX;
 	for (uint64_t at = run.start; r == 0 && at < run.end;) {
 		uint64_t base = round_down_u64(at, BLOCK_BYTES);
 		uint64_t to = min_u64(run.end, base + BLOCK_BYTES);
@@ -472,7 +477,8 @@ static int write_run_through(struct tfile *f, struct map_run run, const char *da
 	return r;
 }
 
-static int write_run(struct tfile *f, struct tier_stream *s, struct map_run run, const char *data)
+static int write_run(struct tfile *f, struct tier_stream *s, struct map_run run, const char *data,
+		     bool have_src)
 {
 	bool absent = run.state == BLOCK_ABSENT;
 	int r;
@@ -484,7 +490,7 @@ static int write_run(struct tfile *f, struct tier_stream *s, struct map_run run,
 	r = write_ssd(f, run, data);
 	if (r < 0 && r != -ENOMEM) {
 		ssd_refused(f, r);
-		r = write_around(f, run, data);
+		r = write_around(f, run, data, have_src);
 	}
 	return r;
 }
@@ -541,7 +547,8 @@ int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto)
 
 /* Reserve what a write needs: its blocks, and the block in which the file ends if there is a gap
  * between. Does what has to be done before. On failure nothing is reserved. */
-static int reserve_write(struct tfile *f, struct range *range, uint64_t off, uint64_t end)
+static int reserve_write(struct tfile *f, struct range *range, uint64_t off, uint64_t end,
+			 bool have_src)
 {
 	for (;;) {
 		uint64_t size = tfile_size(f), start = min_u64(off, size);
@@ -559,34 +566,48 @@ static int reserve_write(struct tfile *f, struct range *range, uint64_t off, uin
 			return 0;
 		range_unlock(&f->ranges, range);
 		if (r == 0 && cut)
-			r = settle_cut(f);
+			r = settle_cut(f, have_src);
 		if (r < 0)
 			return r;
 	}
+}
+
+/* From *at on; moves it on. */
+static int write_runs(struct tfile *f, struct tier_stream *s, const char *buf, uint64_t off,
+		      uint64_t end, uint64_t *at, bool have_src)
+{
+	struct range range;
+	int r = reserve_write(f, &range, *at, end, have_src);
+
+	if (r < 0)
+		return r;
+	while (r == 0 && *at < end) {
+		struct map_run run = next_run(f, *at, end);
+
+		r = write_run(f, s, run, buf + (*at - off), have_src);
+		if (r == 0)
+			*at = run.end;
+	}
+	range_unlock(&f->ranges, &range);
+	return r;
 }
 
 ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, size_t len,
 		    uint64_t off)
 {
 	uint64_t at = off, end = off + len;
-	struct range range;
 
 	if (len == 0)
 		return 0;
 	if (end > INT64_MAX)
 		return -EFBIG;
 	note_stream(f, s, off, len);
-	int r = reserve_write(f, &range, off, end);
+	int r = write_runs(f, s, buf, off, end, &at, false);
 
-	if (r < 0)
-		return r;
-	while (r == 0 && at < end) {
-		struct map_run run = next_run(f, at, end);
-
-		r = write_run(f, s, run, (const char *)buf + (at - off));
-		if (r == 0)
-			at = run.end;
+	if (r == NEEDS_SRC_MUTEX) {
+		pthread_mutex_lock(&f->src_mutex);
+		r = write_runs(f, s, buf, off, end, &at, true);
+		pthread_mutex_unlock(&f->src_mutex);
 	}
-	range_unlock(&f->ranges, &range);
 	return at > off ? (ssize_t)(at - off) : r;
 }

@@ -229,6 +229,11 @@ uint64_t map_next_dirty(const struct map *m, uint64_t off)
 	return next_set(m, off, offsetof(struct map_group, dirty));
 }
 
+void map_group_changed(struct map *m, struct map_group *g)
+{
+	g->seq = ++m->clock;
+}
+
 static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t mask,
 		     enum block_state state)
 {
@@ -266,7 +271,7 @@ static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t ma
 	m->dirty_blocks += (uint64_t)__builtin_popcountll(g->dirty[w]) -
 			   (uint64_t)__builtin_popcountll(old_dirty);
 	if (g->present[w] != old_present || g->dirty[w] != old_dirty) {
-		g->seq++;
+		map_group_changed(m, g);
 		m->changes++;
 	}
 }
@@ -345,7 +350,7 @@ void map_set_intent(struct map *m, uint64_t start, uint64_t end)
 
 		if (g && !g->intent) {
 			g->intent = true;
-			g->seq++;
+			map_group_changed(m, g);
 		}
 	}
 }
@@ -448,7 +453,8 @@ int map_load(struct map *m, const struct cat_group *row)
 	g->pinned = row->pinned;
 	memcpy(g->heat, row->heat, sizeof(g->heat));
 	g->intent = g->intent_durable = row->flags & CAT_G_INTENT;
-	g->seq = g->committed_seq = g->checkpoint_seq = 1;
+	map_group_changed(m, g);
+	g->committed_seq = g->checkpoint_seq = g->seq;
 	return 0;
 }
 

@@ -16,7 +16,7 @@
  *             still say clean for it, so writing there counts as overwriting a clean block (I2),
  *             and its space is not released yet (I4)
  *   unsynced  present blocks whose data is not durable yet, neither in object nor journal (I1)
- *   seq       bumped at each change of the durable part; committed_seq and checkpoint_seq are what
+ *   seq       the map's clock at the last change of the durable part; committed_seq and checkpoint_seq are what
  *             of it journal or catalog, and the catalog, have (0 = no row of this group)
  */
 #ifndef HYBRIDFS_TIER_MAP_H
@@ -56,6 +56,8 @@ struct map {
 	unsigned n_groups, cap;
 	uint64_t present_blocks, dirty_blocks;
 	uint64_t unsynced_blocks;
+	uint64_t clock;	  /* of the groups' seq: a group that is freed and made again must not be
+			   * taken for its former self by a commit that is still under way */
 	uint64_t changes; /* bumped whenever a block's state changes */
 };
 
@@ -98,6 +100,7 @@ void map_begin_write(struct map *m, uint64_t start, uint64_t end);
 
 bool map_has_intent(const struct map *m);
 
+void map_group_changed(struct map *m, struct map_group *g);
 void map_group_store(const struct map_group *g, struct cat_group *ret_row);
 bool map_group_empty(const struct map_group *g); /* nothing in it that a row would say */
 /* Blocks just written: present, and not durable yet. */

@@ -319,10 +319,10 @@ static bool queued_locked(const struct volume *v, const struct tfile *f, uint64_
 int tfile_promote_later(struct tfile *f, uint64_t off, uint64_t len)
 {
 	struct volume *v = f->v;
+	uint64_t end = min_u64(len > UINT64_MAX - off ? UINT64_MAX : off + len, tfile_size(f));
 	int r = 0;
 
-	for (uint64_t e = off / EXTENT_BYTES; r == 0 && len && e <= (off + len - 1) / EXTENT_BYTES;
-	     e++) {
+	for (uint64_t e = off / EXTENT_BYTES; r == 0 && e * EXTENT_BYTES < end; e++) {
 		pthread_mutex_lock(&v->lists_lock);
 		if (v->promote_count == PROMOTE_QUEUE_MAX) {
 			r = -EAGAIN;

@@ -124,7 +124,7 @@ static void drop_intents_locked(struct tfile *f)
 
 		if (g->intent) {
 			g->intent = g->intent_durable = false;
-			g->seq++;
+			map_group_changed(&f->map, g);
 		}
 	}
 }

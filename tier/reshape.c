@@ -105,16 +105,18 @@ int redo_cut(struct tfile *f)
 	return r;
 }
 
-int settle_cut(struct tfile *f)
+int settle_cut(struct tfile *f, bool have_src)
 {
 	struct range all;
 
-	pthread_mutex_lock(&f->src_mutex);
+	if (!have_src)
+		pthread_mutex_lock(&f->src_mutex);
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	int r = redo_cut(f);
 
 	range_unlock(&f->ranges, &all);
-	pthread_mutex_unlock(&f->src_mutex);
+	if (!have_src)
+		pthread_mutex_unlock(&f->src_mutex);
 	return r;
 }
 
@@ -436,7 +438,8 @@ int tfile_fsync(struct tfile *f, bool data_only)
 		return r;
 	}
 	pthread_mutex_lock(&f->lock);
-	bool commit = f->id && (f->obj_wseq != f->obj_sseq ||
+	/* A cut that the durable state would redo must not undo what was just synced in SRC. */
+	bool commit = f->id && (f->obj_wseq != f->obj_sseq || f->cut_to != UINT64_MAX ||
 				(data_only ? f->data_seq != f->committed_data_seq
 					   : f->seq != f->committed_seq));
 

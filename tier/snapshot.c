@@ -62,7 +62,7 @@ static void settle_intent_locked(struct tfile *f, struct map_group *g)
 		if (g->dirty[w])
 			return;
 	g->intent = g->intent_durable = false;
-	g->seq++;
+	map_group_changed(&f->map, g);
 }
 
 static bool group_wanted(const struct map_group *g, bool journal)
@@ -125,6 +125,8 @@ static void plan_data_locked(struct snapshot *s, bool journal)
 		s->sync = f->map.unsynced_blocks || in_journal || must_sync;
 		s->sync_new = f->obj_new;
 		s->synced_mark = journal && in_journal;
+		/* Until this sync is done nobody may rely on the bits that are cleared below. */
+		f->sync_wanted += s->sync;
 	}
 	s->journal_data = f->journal_data;
 	s->sync_wanted = f->sync_wanted;

@@ -228,7 +228,7 @@ static void clean_extent_locked(struct tfile *f, const struct wb_extent *x)
 	if (!(g->touched >> x->word & 1)) {
 		g->sum[x->word] = x->sum;
 		g->sum_valid |= 1ull << x->word;
-		g->seq++;
+		map_group_changed(&f->map, g);
 	}
 }
 
@@ -311,19 +311,11 @@ static bool in_conflict(struct tfile *f, bool force)
 
 static int redo_pending_cut(struct tfile *f)
 {
-	struct range all;
-
 	pthread_mutex_lock(&f->lock);
 	bool pending = f->truncate_pending;
 
 	pthread_mutex_unlock(&f->lock);
-	if (!pending)
-		return 0;
-	range_lock(&f->ranges, &all, 0, RANGE_END, true);
-	int r = redo_cut(f);
-
-	range_unlock(&f->ranges, &all);
-	return r;
+	return pending ? settle_cut(f, true) : 0;
 }
 
 static int run_pass(struct pass *p, uint64_t budget)

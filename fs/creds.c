@@ -21,7 +21,7 @@ static gid_t own_gid;
 static struct caps own_caps;
 static _Thread_local bool own_umask, umask_failed;
 
-/* ---- capabilities ------------------------------------------------------------------------- */
+/* ---- capabilities -------------------------------------------------------------------------- */
 static int get_caps(struct caps *ret)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -56,7 +56,7 @@ static bool set_fsgid(gid_t gid)
 
 bool creds_init(const char **ret_missing)
 {
-	static const unsigned needed[] = { CAP_SETUID,	 CAP_SETGID,	      CAP_CHOWN,
+	static const unsigned needed[] = { CAP_SETUID,	     CAP_SETGID,	  CAP_CHOWN,
 					   CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
 					   CAP_FSETID };
 
@@ -74,7 +74,7 @@ bool creds_init(const char **ret_missing)
 	return privileged;
 }
 
-/* ---- becoming the caller ------------------------------------------------------------------ */
+/* ---- becoming the caller ------------------------------------------------------------------- */
 static void restore(void)
 {
 	bool ok = set_fsuid(own_uid) && set_fsgid(own_gid);
@@ -128,7 +128,7 @@ void creds_leave(const struct creds *c)
 	errno = saved;
 }
 
-/* ---- groups ------------------------------------------------------------------------------- */
+/* ---- groups -------------------------------------------------------------------------------- */
 static bool find_gid(const gid_t *list, int n, gid_t gid)
 {
 	for (int i = 0; i < n; i++)
@@ -147,7 +147,8 @@ bool creds_in_group(fuse_req_t req, gid_t gid)
 
 	if (n <= (int)ARRAY_SIZE(few))
 		return find_gid(few, n, gid);
-	_cleanup_free_ gid_t *many = calloc((size_t)min_u64((uint64_t)n, GROUPS_MAX), sizeof(gid_t));
+	_cleanup_free_ gid_t *many =
+		calloc((size_t)min_u64((uint64_t)n, GROUPS_MAX), sizeof(gid_t));
 
 	if (!many)
 		return false;

@@ -25,9 +25,9 @@
 
 #define FLUSH_STEP_BYTES (8ull << 20)
 /* How long an unmounted session may take to end before its connection is cut. */
-#define LOOP_END_MS	 2000
-#define LOOP_POLL_MS	 20
-#define WAKE_LOOP_SIGNAL SIGUSR2
+#define LOOP_END_MS	  2000
+#define LOOP_POLL_MS	  20
+#define WAKE_LOOP_SIGNAL  SIGUSR2
 #define END_THREAD_SIGNAL SIGUSR1
 
 struct daemon {
@@ -42,7 +42,7 @@ struct daemon {
 	_Atomic unsigned stops; /* signals that asked us to end */
 };
 
-/* ---- the process ---------------------------------------------------------------------------- */
+/* ---- the process --------------------------------------------------------------------------- */
 static unsigned raise_nofile(void)
 {
 	struct rlimit limit;
@@ -108,7 +108,7 @@ static void on_ready(void *arg)
 	if (stat(d->opt->mnt, &st) < 0)
 		log_line(LOG_WARNING, "%s: %s", d->opt->mnt, strerror(errno));
 	if (d->mount_dev)
-		session_set_readahead(d->mount_dev);
+		session_tune(d->mount_dev);
 	if (d->ready_fd < 0)
 		return;
 	log_to_syslog();
@@ -116,7 +116,7 @@ static void on_ready(void *arg)
 	tell_parent(d, MOUNT_OK);
 }
 
-/* ---- what the engine asks for ----------------------------------------------------------------- */
+/* ---- what the engine asks for -------------------------------------------------------------- */
 static int64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
@@ -164,7 +164,7 @@ static void env_invalidate(void *ctx, const struct src_key *key)
 	inode_put(&d->fs.inodes, i);
 }
 
-/* ---- signals ---------------------------------------------------------------------------------- */
+/* ---- signals ------------------------------------------------------------------------------- */
 static void pause_ms(unsigned ms)
 {
 	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
@@ -193,8 +193,10 @@ static void on_stop(struct daemon *d, int sig)
 		session_unmount(d->opt->mnt, d->mount_dev, false);
 		end_loop(d);
 	} else if (d->stops == 1) {
-		log_line(LOG_INFO, "%s: is unmounted, still writing back; a second signal stops "
-				   "that", d->opt->mnt);
+		log_line(LOG_INFO,
+			 "%s: is unmounted, still writing back; a second signal stops "
+			 "that",
+			 d->opt->mnt);
 	}
 }
 
@@ -208,7 +210,7 @@ static void *signal_main(void *arg)
 	return NULL;
 }
 
-/* ---- set-up, in order; each returns 0 or an exit code after saying why on stderr ---------------- */
+/* ---- set-up, in order; each returns 0 or an exit code after saying why on stderr ----------- */
 static int fail(const char *what, int err, int code)
 {
 	fprintf(stderr, "hybridfs: %s: %s\n", what, strerror(err));
@@ -232,6 +234,7 @@ static int open_src(struct daemon *d, unsigned nofile)
 	if (r < 0)
 		return fail(d->opt->src, -r, r == -EACCES ? MOUNT_USAGE : MOUNT_FAILED);
 	fs->src_link_len = src_link_length(&fs->src);
+	fs->fd_limit = (int)(nofile - nofile / 8);
 	handle_list_init(&fs->handles);
 	fd_cache_init(&fs->fds, nofile);
 	r = inode_table_init(&fs->inodes, &fs->src, &fs->fds, (uint64_t)env_wall(NULL) >> 20,
@@ -296,7 +299,7 @@ static int set_up(struct daemon *d)
 	return r;
 }
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------- */
 /* What is not written back stays on the SSD and is written by the next mount: nothing is lost. */
 static int flush(struct daemon *d)
 {
@@ -349,7 +352,7 @@ static int take_down(struct daemon *d)
 	return r < 0 ? MOUNT_SYSTEM : MOUNT_OK;
 }
 
-/* ---- serving ---------------------------------------------------------------------------------- */
+/* ---- serving ------------------------------------------------------------------------------- */
 static int loop(struct daemon *d)
 {
 	if (d->opt->single_thread)
@@ -397,7 +400,7 @@ static int serve(const struct mount_options *o, int ready_fd)
 	return r ? r : end;
 }
 
-/* ---- in the background ------------------------------------------------------------------------ */
+/* ---- in the background --------------------------------------------------------------------- */
 static int wait_for_daemon(int fd, pid_t pid)
 {
 	unsigned char code;

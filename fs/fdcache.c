@@ -26,7 +26,7 @@ void fd_cache_init(struct fd_cache *c, unsigned nofile)
 	pthread_mutex_init(&c->lock, NULL);
 }
 
-/* ---- the list ----------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------ */
 static void unlink_locked(struct fd_cache *c, struct fd_entry *e)
 {
 	if (e->keep) {
@@ -127,7 +127,7 @@ void fd_cache_forget(struct fd_cache *c, struct inode *i)
 	free_entry(e);
 }
 
-/* ---- opening ------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------- */
 /* By a name we remember: from the parent's descriptor, then look who is there. */
 static int open_by_name(struct fs *fs, struct inode *i, struct inode *parent, const char *name)
 {
@@ -195,7 +195,7 @@ static int open_inode(struct fs *fs, struct inode *i)
 	return fd;
 }
 
-/* ---- use ---------------------------------------------------------------------------------- */
+/* ---- use ----------------------------------------------------------------------------------- */
 static bool get_cached(struct fd_cache *c, struct inode *i, struct fd_ref *ret)
 {
 	pthread_mutex_lock(&c->lock);
@@ -298,7 +298,7 @@ void fd_adopt(struct fd_cache *c, struct inode *i, int fd, bool keep)
 	free(e);
 }
 
-/* ---- helpers ------------------------------------------------------------------------------ */
+/* ---- helpers ------------------------------------------------------------------------------- */
 const char *fd_proc_path(int fd, char buf[static FD_PROC_PATH_MAX])
 {
 	snprintf(buf, FD_PROC_PATH_MAX, "/proc/self/fd/%d", fd);

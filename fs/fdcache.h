@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * fdcache.h - O_PATH descriptors of the inodes in use: a bounded number of them, least recently used
- * first out, and none that was idle for FD_IDLE_S seconds (a descriptor keeps the space of a file
+ * fdcache.h - O_PATH descriptors of the inodes in use: a bounded number of them, least recently
+ * used first out, and none that was idle for FD_IDLE_S seconds (a descriptor keeps the space of a file
  * that somebody deletes in SRC, and SRC's filesystem busy).
  *
  * An inode whose last name went away through the mount keeps its descriptor until the kernel
@@ -42,11 +42,14 @@ struct fd_cache {
 
 /* A descriptor in use. Release it with fd_put(), or by _cleanup_fd_. */
 struct fd_ref {
-	struct fd_cache *cache;	 /* NULL: nothing to release */
+	struct fd_cache *cache; /* NULL: nothing to release */
 	struct fd_entry *entry; /* NULL: `fd` is this reference's own */
 	int fd;
 };
-#define FD_REF_INIT { .fd = -1 }
+#define FD_REF_INIT      \
+	{                \
+		.fd = -1 \
+	}
 
 /* `nofile`: descriptors the process may have open. */
 void fd_cache_init(struct fd_cache *c, unsigned nofile);

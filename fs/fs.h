@@ -32,6 +32,7 @@ struct fs {
 	struct handle_list handles;
 	struct notifier *notifier; /* owned; NULL before the mount */
 	bool privileged;	   /* we may act as the caller, and around permissions */
+	int fd_limit;		   /* open files may use descriptors below it: the rest is for us */
 	size_t src_link_len;	   /* of SRC's path in /proc/self/fd, 0 for "/" */
 	int64_t start_ns;	   /* CLOCK_MONOTONIC */
 };

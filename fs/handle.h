@@ -39,7 +39,7 @@ struct open_file {
  * directory, as the kernel does with the position of an open file. */
 struct open_dir {
 	struct handle head;
-	int fd; /* owned, really open; constant */
+	int fd;		      /* owned, really open; constant */
 	pthread_mutex_t lock; /* everything below */
 	char *buffer;	      /* owned, NULL until it is read */
 	size_t at, filled;

@@ -10,7 +10,7 @@
 #include "fs/fdcache.h"
 
 #define SEGMENT_CHAINS ((size_t)1 << INODE_SEGMENT_BITS)
-/* Ids that mean nothing by themselves: this bit, a serial number, the low half of the key's hash. */
+/* Ids that mean nothing by themselves: this bit, a serial number, half of the key's hash. */
 #define PASSING_ID (1ull << 63)
 /* Freed inodes that are worth a malloc_trim(). */
 #define TRIM_INODES 65536u
@@ -27,7 +27,7 @@ struct inode_name {
 	char name[];
 };
 
-/* ---- node ids ----------------------------------------------------------------------------- */
+/* ---- node ids ------------------------------------------------------------------------------ */
 static bool key_is_stable(const struct src_key *key)
 {
 	static const uint8_t head[5] = { 1, STABLE_HANDLE_TYPE, 0, 0, 0 };
@@ -49,8 +49,7 @@ bool inode_key_of_id(const struct inode_table *t, uint64_t nodeid, struct src_ke
 
 	if (!t->stable_ids || words[0] < 2)
 		return false;
-	*ret_key = (struct src_key){ .len = STABLE_KEY_LEN,
-				     .data = { 1, STABLE_HANDLE_TYPE } };
+	*ret_key = (struct src_key){ .len = STABLE_KEY_LEN, .data = { 1, STABLE_HANDLE_TYPE } };
 	memcpy(ret_key->data + 5, words, sizeof(words));
 	return true;
 }
@@ -76,7 +75,7 @@ static uint32_t hash_of_id(const struct inode_table *t, uint64_t nodeid)
 	return t->stable_ids ? mix(nodeid) : (uint32_t)nodeid;
 }
 
-/* ---- the hash ----------------------------------------------------------------------------- */
+/* ---- the hash ------------------------------------------------------------------------------ */
 static struct inode **chain_at(struct inode_table *t, size_t index)
 {
 	return &t->segments[index >> INODE_SEGMENT_BITS][index & (SEGMENT_CHAINS - 1)];
@@ -188,7 +187,7 @@ static struct inode *by_key_locked(struct inode_table *t, const struct src_key *
 	return i;
 }
 
-/* ---- life --------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 static struct inode *inode_new(const struct src_key *key, uint32_t hash, mode_t mode)
 {
 	struct inode *i = calloc(1, offsetof(struct inode, key) + key->len);
@@ -293,11 +292,9 @@ static int make_root(struct inode_table *t)
 int inode_table_init(struct inode_table *t, const struct src *src, struct fd_cache *fds,
 		     uint64_t instance, inode_gone_fn gone, void *gone_ctx)
 {
-	*t = (struct inode_table){ .src = src,
-				   .fds = fds,
-				   .instance = instance,
-				   .gone = gone,
-				   .gone_ctx = gone_ctx };
+	*t = (struct inode_table){
+		.src = src, .fds = fds, .instance = instance, .gone = gone, .gone_ctx = gone_ctx
+	};
 	pthread_mutex_init(&t->lock, NULL);
 	t->segments = calloc(INODE_SEGMENTS, sizeof(*t->segments));
 	if (!t->segments)
@@ -350,7 +347,7 @@ void inode_table_trim(struct inode_table *t)
 		malloc_trim(0);
 }
 
-/* ---- finding ------------------------------------------------------------------------------ */
+/* ---- finding ------------------------------------------------------------------------------- */
 struct inode *inode_get(struct inode_table *t, uint64_t nodeid)
 {
 	pthread_mutex_lock(&t->lock);
@@ -441,7 +438,7 @@ void inode_forget(struct inode_table *t, uint64_t nodeid, uint64_t n)
 		inode_free(t, i);
 }
 
-/* ---- open files ----------------------------------------------------------------------------- */
+/* ---- open files ---------------------------------------------------------------------------- */
 unsigned inode_open_begin(struct inode_table *t, struct inode *i)
 {
 	pthread_mutex_lock(&t->lock);
@@ -459,7 +456,7 @@ void inode_open_end(struct inode_table *t, struct inode *i)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------------------------- */
 /* Take the name out of the list, or NULL: it is not in it. */
 static struct inode_name *take_name_locked(struct inode *i, const struct inode *parent,
 					   const char *name)
@@ -541,8 +538,7 @@ void inode_add_name(struct inode_table *t, struct inode *i, struct inode *parent
 	drop_taken(t, surplus);
 }
 
-void inode_drop_name(struct inode_table *t, struct inode *i, struct inode *parent,
-		     const char *name)
+void inode_drop_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name)
 {
 	pthread_mutex_lock(&t->lock);
 	struct inode_name *n = take_name_locked(i, parent, name);

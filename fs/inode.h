@@ -38,25 +38,25 @@ struct fd_entry;
 struct inode_name;
 
 enum inode_flag {
-	INODE_SYNCED = 1,     /* SRC's metadata of it is durable: fsync may leave SRC alone */
-	INODE_NO_PRIVS = 2,   /* has no setuid, setgid or file capability to clear on write */
-	INODE_STALE = 4,      /* cached pages are not to be trusted at the next open */
-	INODE_DELETED = 8,    /* the last name is gone */
+	INODE_SYNCED = 1,   /* SRC's metadata of it is durable: fsync may leave SRC alone */
+	INODE_NO_PRIVS = 2, /* has no setuid, setgid or file capability to clear on write */
+	INODE_STALE = 4,    /* cached pages are not to be trusted at the next open */
+	INODE_DELETED = 8,  /* the last name is gone */
 };
 
 struct inode {
-	struct inode *next;	 /* of the hash chain; table's lock */
-	uint64_t nodeid;	 /* constant */
-	uint64_t nlookup;	 /* the kernel's; table's lock */
+	struct inode *next;	  /* of the hash chain; table's lock */
+	uint64_t nodeid;	  /* constant */
+	uint64_t nlookup;	  /* the kernel's; table's lock */
 	struct inode_name *names; /* owned list; table's lock */
-	struct fd_entry *fd;	 /* the fd cache's lock */
-	uint32_t hash;		 /* constant */
-	uint32_t refs;		 /* ours; table's lock */
-	uint32_t opens;		 /* open files; table's lock */
-	_Atomic uint32_t stamp;	 /* of the content when it was last open, 0 = none */
-	_Atomic uint8_t flags;	 /* enum inode_flag */
-	uint8_t type;		 /* S_IFMT >> 12; constant */
-	uint8_t key_len;	 /* constant, as is the key */
+	struct fd_entry *fd;	  /* the fd cache's lock */
+	uint32_t hash;		  /* constant */
+	uint32_t refs;		  /* ours; table's lock */
+	uint32_t opens;		  /* open files; table's lock */
+	_Atomic uint32_t stamp;	  /* of the content when it was last open, 0 = none */
+	_Atomic uint8_t flags;	  /* enum inode_flag */
+	uint8_t type;		  /* S_IFMT >> 12; constant */
+	uint8_t key_len;	  /* constant, as is the key */
 	uint8_t key[];
 };
 
@@ -74,7 +74,7 @@ struct inode_table {
 	struct fd_cache *fds;  /* borrowed: told of inodes that go */
 	inode_gone_fn gone;
 	void *gone_ctx;
-	struct inode *root;    /* a reference */
+	struct inode *root; /* a reference */
 	bool stable_ids;
 	uint64_t instance;
 
@@ -94,7 +94,7 @@ void inode_table_release(struct inode_table *t);
 /* Give freed memory back to the system, if enough came together; may take milliseconds. */
 void inode_table_trim(struct inode_table *t);
 
-/* ---- finding ------------------------------------------------------------------------------ */
+/* ---- finding ------------------------------------------------------------------------------- */
 /* By node id, or NULL: there is none (any more). */
 struct inode *inode_get(struct inode_table *t, uint64_t nodeid);
 /* By key, or NULL: nobody knows it. */
@@ -126,7 +126,7 @@ static inline bool inode_is_dir(const struct inode *i)
 	return i->type == S_IFDIR >> 12;
 }
 
-/* ---- flags -------------------------------------------------------------------------------- */
+/* ---- flags --------------------------------------------------------------------------------- */
 static inline bool inode_has(const struct inode *i, enum inode_flag flag)
 {
 	return atomic_load(&i->flags) & flag;
@@ -143,12 +143,12 @@ static inline bool inode_clear(struct inode *i, enum inode_flag flag)
 	return atomic_fetch_and(&i->flags, (uint8_t)~flag) & flag;
 }
 
-/* ---- open files ----------------------------------------------------------------------------- */
+/* ---- open files ---------------------------------------------------------------------------- */
 /* Count an open file (which has a reference as well). Returns how many there were before. */
 unsigned inode_open_begin(struct inode_table *t, struct inode *i);
 void inode_open_end(struct inode_table *t, struct inode *i);
 
-/* ---- names (nothing happens where handles open files) ------------------------------------- */
+/* ---- names (nothing happens where handles open files) -------------------------------------- */
 void inode_add_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name);
 /* This name is gone. */
 void inode_drop_name(struct inode_table *t, struct inode *i, struct inode *parent,

@@ -71,7 +71,7 @@ void log_from_volume(void *ctx, int level, const char *line)
 	emit(level, line);
 }
 
-/* ---- libfuse ------------------------------------------------------------------------------ */
+/* ---- libfuse ------------------------------------------------------------------------------- */
 static void strip(char *line)
 {
 	static const char *const prefixes[] = { "fuse: ", "error: ", "fusermount3: " };

@@ -9,7 +9,7 @@
 /* Requests that the kernel may send ahead (read-ahead, asynchronous direct I/O). */
 #define BACKGROUND_MAX 64
 
-/* ---- negotiation -------------------------------------------------------------------------- */
+/* ---- negotiation --------------------------------------------------------------------------- */
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	unsigned want = FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK |
@@ -33,7 +33,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = BACKGROUND_MAX;
 }
 
-/* ---- buffers ------------------------------------------------------------------------------ */
+/* ---- buffers ------------------------------------------------------------------------------- */
 static pthread_key_t buffer_key;
 static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
 
@@ -52,7 +52,7 @@ void *io_buffer(void)
 	return buffer;
 }
 
-/* ---- replies ------------------------------------------------------------------------------ */
+/* ---- replies ------------------------------------------------------------------------------- */
 void reply_result(fuse_req_t req, int r)
 {
 	fuse_reply_err(req, -r);

@@ -28,7 +28,7 @@ static inline struct fs *fs_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* ---- shared by the files -------------------------------------------------------------------- */
+/* ---- shared by the files ------------------------------------------------------------------- */
 /* This thread's own buffer of IO_BYTES, or NULL; freed when the thread ends. */
 void *io_buffer(void);
 
@@ -38,7 +38,7 @@ void reply_result(fuse_req_t req, int r);
  * `negative`. Takes the lookup back if the kernel did not take the reply. */
 void reply_entry(fuse_req_t req, int r, const struct fuse_entry_param *e, bool negative);
 
-/* ---- ops_lookup.c ----------------------------------------------------------------------------- */
+/* ---- ops_lookup.c -------------------------------------------------------------------------- */
 /* The entry `name` of the directory, as a lookup the kernel may count. */
 int lookup_name(struct fs *fs, struct inode *parent, const char *name,
 		struct fuse_entry_param *ret);
@@ -48,7 +48,7 @@ int lookup_fd(struct fs *fs, int fd, struct inode *parent, const char *name,
 /* An O_PATH descriptor of a name in a directory; never leaves SRC's filesystem. */
 int open_name(struct fs *fs, int dir_fd, const char *name);
 
-/* ---- ops_attr.c ------------------------------------------------------------------------------- */
+/* ---- ops_attr.c ---------------------------------------------------------------------------- */
 /* SRC's stat of an open (O_PATH) file with what is newer on the SSD. */
 int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret);
 /* The same when `st` was read just now: only what is newer on the SSD is added. */
@@ -74,11 +74,11 @@ int file_get(struct fs *fs, struct inode *i, int fd, struct tfile **ret);
 /* An inode_gone_fn; ctx is the struct fs. */
 void file_gone(void *ctx, const struct src_key *key);
 
-/* ---- ops_file.c ------------------------------------------------------------------------------- */
+/* ---- ops_file.c ---------------------------------------------------------------------------- */
 /* Open files: count one, with its tier side in use. `fd` as for file_get(). */
 int file_open(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi);
 
-/* ---- the requests ------------------------------------------------------------------------------ */
+/* ---- the requests -------------------------------------------------------------------------- */
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);

@@ -12,7 +12,7 @@
 
 #define XATTR_FILE_CAPS "security.capability"
 
-/* ---- showing -------------------------------------------------------------------------------- */
+/* ---- showing ------------------------------------------------------------------------------- */
 static int stat_fd(int fd, struct stat *ret)
 {
 	return fstatat(fd, "", ret, AT_EMPTY_PATH) < 0 ? neg_errno() : 0;
@@ -82,7 +82,7 @@ void attr_unsynced(struct inode *i, struct tfile *f)
 		tfile_src_unsynced(f);
 }
 
-/* ---- the tier's file -------------------------------------------------------------------------- */
+/* ---- the tier's file ----------------------------------------------------------------------- */
 char *path_hint(struct fs *fs, struct inode *i, int fd)
 {
 	static const char deleted[] = " (deleted)";
@@ -124,7 +124,7 @@ void file_gone(void *ctx, const struct src_key *key)
 	tfile_put(f);
 }
 
-/* ---- setuid, setgid, file capabilities ---------------------------------------------------------- */
+/* ---- setuid, setgid, file capabilities ----------------------------------------------------- */
 /* The rule of the kernel's setattr_should_drop_suidgid(). */
 static mode_t privs_to_drop(fuse_req_t req, const struct stat *st)
 {
@@ -185,7 +185,7 @@ int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f)
 	return r < 0 ? r : clear_privs_of_fd(req, i, f, ref.fd);
 }
 
-/* ---- setting ---------------------------------------------------------------------------------- */
+/* ---- setting ------------------------------------------------------------------------------- */
 struct change {
 	fuse_req_t req;
 	struct inode *inode;
@@ -376,7 +376,7 @@ static int do_readlink(struct fs *fs, fuse_ino_t ino, char *buf, size_t size)
 	return r;
 }
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 static void reply_attr(fuse_req_t req, int r, struct stat *st)
 {
 	struct fs *fs = fs_of(req);

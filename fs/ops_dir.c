@@ -19,7 +19,7 @@ struct kernel_dirent {
 	char d_name[];
 };
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 static int fill_locked(struct open_dir *h)
 {
 	if (!h->buffer) {
@@ -94,8 +94,8 @@ static size_t put_plain(fuse_req_t req, struct open_dir *h, const struct kernel_
 
 /* With attributes, which counts as a lookup. An entry that went away meanwhile is listed without:
  * the kernel looks it up when it is asked for. */
-static size_t put_plus(fuse_req_t req, struct open_dir *h, const struct kernel_dirent *d,
-		       char *buf, size_t room)
+static size_t put_plus(fuse_req_t req, struct open_dir *h, const struct kernel_dirent *d, char *buf,
+		       size_t room)
 {
 	struct fuse_entry_param e = { 0 };
 	struct fs *fs = fs_of(req);
@@ -129,8 +129,8 @@ static int list_locked(fuse_req_t req, struct open_dir *h, off_t off, char *buf,
 		r = next_locked(h, &d);
 		if (r < 0 || !d)
 			break;
-		size_t n = plus ? put_plus(req, h, d, buf + used, size - used)
-				: put_plain(req, h, d, buf + used, size - used);
+		size_t n = plus ? put_plus(req, h, d, buf + used, size - used) :
+				  put_plain(req, h, d, buf + used, size - used);
 
 		if (n > size - used)
 			break;
@@ -179,7 +179,7 @@ static void list(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *
 		forget_listed(fs_of(req), buf, n);
 }
 
-/* ---- opening, syncing ---------------------------------------------------------------------------- */
+/* ---- opening, syncing ---------------------------------------------------------------------- */
 static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 {
 	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
@@ -193,6 +193,8 @@ static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 
 	if (fd < 0)
 		return fd;
+	if (fd >= fs->fd_limit)
+		return -ENFILE;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;

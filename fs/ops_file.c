@@ -5,12 +5,13 @@
 
 #include "db/base.h"
 #include "fs/creds.h"
+#include "fs/log.h"
 #include "fs/ops.h"
 
 /* One COPY_FILE_RANGE request copies so much at most; the caller goes on from there. */
 #define COPY_BYTES (16u << 20)
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------- */
 static bool wants_write(int flags)
 {
 	return (flags & O_ACCMODE) != O_RDONLY;
@@ -62,8 +63,12 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 
 	if (r < 0)
 		return r;
-	fi->keep_cache = keep_cache(fs, i, fd, first);
-	if (fi->flags & O_TRUNC)
+	/* The lowest free descriptor is given out, so its number tells how many are in use. */
+	if (tfile_src_fd(f) >= fs->fd_limit)
+		r = -ENFILE;
+	else
+		fi->keep_cache = keep_cache(fs, i, fd, first);
+	if (r == 0 && (fi->flags & O_TRUNC))
 		r = truncate_at_open(req, i, f);
 	struct open_file *h = r == 0 ? open_file_new(i, f, fi->flags) : NULL;
 
@@ -128,7 +133,7 @@ static void close_file(struct fs *fs, struct open_file *h)
 	open_file_close(fs, h);
 }
 
-/* ---- creating ----------------------------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------------------------ */
 /*
  * As an ordinary user we can not open a file for writing that forbids it to its owner, not even one
  * just made (0444, as git does): it is made with more, and gets its mode when it is open.
@@ -170,12 +175,28 @@ static int take_extra_mode(int fd, mode_t extra)
 	return 0;
 }
 
-static int pin_if_wanted(struct fs *fs, struct inode *dir, struct tfile *f)
+static void pin_if_wanted(struct fs *fs, struct inode *dir, struct tfile *f)
 {
 	struct src_key key;
 
 	inode_key(dir, &key);
-	return volume_dir_pinned(fs->volume, &key) ? tfile_pin(f, true, 0, 0) : 0;
+	if (volume_dir_pinned(fs->volume, &key))
+		(void)tfile_pin(f, true, 0, 0); /* the file is there; a pin can be set again */
+}
+
+static int open_with_mode(fuse_req_t req, struct inode *i, int fd, mode_t extra,
+			  struct fuse_file_info *fi)
+{
+	int r;
+
+	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
+	r = file_open(req, i, fd, fi);
+	if (r < 0)
+		return r;
+	r = take_extra_mode(fd, extra);
+	if (r < 0)
+		close_file(fs_of(req), open_file_of(fi->fh));
+	return r;
 }
 
 /* The new file is `fd`; entry and handle for it. */
@@ -189,10 +210,7 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 		return r;
 	struct inode *i = inode_get(&fs->inodes, ret->ino);
 
-	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
-	r = file_open(req, i, fd, fi);
-	if (r == 0)
-		r = take_extra_mode(fd, extra);
+	r = open_with_mode(req, i, fd, extra, fi);
 	if (r == 0) {
 		struct tfile *f = open_file_of(fi->fh)->file;
 
@@ -200,12 +218,22 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 		if (!(ret->attr.st_mode & (S_ISUID | S_ISGID)))
 			inode_set(i, INODE_NO_PRIVS);
 		attr_unsynced(i, f);
-		(void)pin_if_wanted(fs, dir, f); /* the file is there; a pin can be set again */
+		pin_if_wanted(fs, dir, f);
 	} else {
 		inode_forget(&fs->inodes, ret->ino, 1);
 	}
 	inode_put(&fs->inodes, i);
 	return r;
+}
+
+/* It is there, but can not be opened (no descriptors, no memory): as if it had never been made. */
+static void unmake(struct fs *fs, struct inode *dir, const char *name)
+{
+	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
+
+	if (fd_get(fs, dir, &ref) < 0 || unlinkat(ref.fd, name, 0) < 0)
+		log_line(LOG_WARNING, "%s: cannot remove it after a failed create: %s", name,
+			 strerror(errno));
 }
 
 static int create_in(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
@@ -218,7 +246,13 @@ static int create_in(fuse_req_t req, struct inode *dir, const char *name, mode_t
 	 * permissions of what is there. */
 	if (fd == -EEXIST && !(fi->flags & O_EXCL))
 		return -ESTALE;
-	return fd < 0 ? fd : open_created(req, dir, name, fd, extra, fi, ret);
+	if (fd < 0)
+		return fd;
+	int r = open_created(req, dir, name, fd, extra, fi, ret);
+
+	if (r < 0)
+		unmake(fs_of(req), dir, name);
+	return r;
 }
 
 static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -235,7 +269,7 @@ static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	return r;
 }
 
-/* ---- durability --------------------------------------------------------------------------------- */
+/* ---- durability ---------------------------------------------------------------------------- */
 /*
  * SRC needs syncing too unless we know that nothing about this inode is pending there: the tier
  * forgets a file that is clean, the inode table one that the kernel forgot, and both then err on
@@ -257,14 +291,14 @@ static int sync_file(struct inode *i, struct tfile *f, bool data_only)
 	return r;
 }
 
-/* ---- data --------------------------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------------------------- */
 static ssize_t do_read(struct open_file *h, char *buf, size_t size, off_t off)
 {
-	return buf ? tfile_read(h->file, &h->stream, buf, min_u64(size, IO_BYTES), (uint64_t)off)
-		   : -ENOMEM;
+	return buf ? tfile_read(h->file, &h->stream, buf, min_u64(size, IO_BYTES), (uint64_t)off) :
+		     -ENOMEM;
 }
 
-/* `paged`: the kernel writes a page that was changed through a mapping, for nobody in particular. */
+/* `paged`: the kernel writes a page that was changed through a mapping, in nobody's name. */
 static ssize_t do_write(fuse_req_t req, struct open_file *h, const char *buf, size_t size,
 			off_t off, bool paged)
 {
@@ -291,8 +325,8 @@ static ssize_t copy_some(struct open_file *in, uint64_t off_in, struct open_file
 	return n <= 0 ? n : tfile_write(out->file, &out->stream, buf, (size_t)n, off_out);
 }
 
-static ssize_t do_copy(fuse_req_t req, struct open_file *in, off_t off_in,
-		       struct open_file *out, off_t off_out, size_t len)
+static ssize_t do_copy(fuse_req_t req, struct open_file *in, off_t off_in, struct open_file *out,
+		       off_t off_out, size_t len)
 {
 	char *buf = io_buffer();
 	size_t done = 0;
@@ -311,7 +345,7 @@ static ssize_t do_copy(fuse_req_t req, struct open_file *in, off_t off_in,
 	return done > 0 ? (ssize_t)done : n;
 }
 
-/* ---- requests ----------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	int r = do_open(req, ino, fi);
@@ -403,8 +437,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 	(void)ino_in;
 	(void)ino_out;
 	if (flags == 0)
-		n = do_copy(req, open_file_of(fi_in->fh), off_in, open_file_of(fi_out->fh),
-			    off_out, len);
+		n = do_copy(req, open_file_of(fi_in->fh), off_in, open_file_of(fi_out->fh), off_out,
+			    len);
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
 	else

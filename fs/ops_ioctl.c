@@ -30,7 +30,7 @@ union answer {
 	long flags;
 };
 
-/* ---- version, status --------------------------------------------------------------------------------- */
+/* ---- version, status ----------------------------------------------------------------------- */
 static int get_version(const struct call *c, union answer *a)
 {
 	(void)c;
@@ -114,7 +114,7 @@ static int get_status(const struct call *c, union answer *a)
 	return 0;
 }
 
-/* ---- one file ------------------------------------------------------------------------------------------ */
+/* ---- one file ------------------------------------------------------------------------------ */
 static bool dir_pinned(const struct call *c)
 {
 	struct src_key key;
@@ -146,8 +146,8 @@ static int get_file_stat(const struct call *c, union answer *a)
 	s->pinned = f.pinned;
 	s->conflict = f.conflict;
 	copy_string(s->why_not_passthrough, sizeof(s->why_not_passthrough),
-		    c->fs->opt->passthrough ? "not supported by this version"
-					    : "switched off by passthrough=off");
+		    c->fs->opt->passthrough ? "not supported by this version" :
+					      "switched off by passthrough=off");
 	return 0;
 }
 
@@ -187,7 +187,7 @@ static int get_extents(const struct call *c, union answer *a)
 	return 0;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------------- */
 static uint64_t dirty_bytes(const struct call *c)
 {
 	struct tfile_figures f;
@@ -317,9 +317,9 @@ static int do_step(const struct call *c, union answer *a)
 	return r;
 }
 
-/* ---- SRC's own -------------------------------------------------------------------------------------------- */
-/* An immutable or append-only file can not be written back to any more: what is newer on the SSD goes
- * first. */
+/* ---- SRC's own ----------------------------------------------------------------------------- */
+/* An immutable or append-only file can not be written back to any more: what is newer on the SSD
+ * goes first. */
 static int flush_before_flags(const struct call *c)
 {
 	uint64_t next = 0, done;
@@ -351,7 +351,7 @@ static int get_from_src(const struct call *c, unsigned cmd, union answer *a)
 	return ioctl(c->fd, cmd, a) < 0 ? neg_errno() : 0;
 }
 
-/* ---- the request ------------------------------------------------------------------------------------------ */
+/* ---- the request --------------------------------------------------------------------------- */
 static int dispatch(const struct call *c, unsigned cmd, union answer *a)
 {
 	switch (cmd) {

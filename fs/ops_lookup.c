@@ -82,8 +82,7 @@ static int lookup_and_keep(struct fs *fs, int fd, struct inode *parent, const ch
 	return r;
 }
 
-int lookup_name(struct fs *fs, struct inode *parent, const char *name,
-		struct fuse_entry_param *ret)
+int lookup_name(struct fs *fs, struct inode *parent, const char *name, struct fuse_entry_param *ret)
 {
 	_cleanup_fd_ struct fd_ref dir = FD_REF_INIT;
 	int r = fd_get(fs, parent, &dir);
@@ -95,7 +94,7 @@ int lookup_name(struct fs *fs, struct inode *parent, const char *name,
 	return fd < 0 ? fd : lookup_and_keep(fs, fd, parent, name, ret);
 }
 
-/* ---- "." and "..": asked for by NFS servers only, for nodes that may be forgotten --------------- */
+/* ---- "." and "..": asked for by NFS servers only, for nodes that may be forgotten ---------- */
 static bool same_file(int a, int b)
 {
 	struct stat sa, sb;
@@ -169,7 +168,7 @@ static int lookup_parent(struct fs *fs, struct inode *i, struct fuse_entry_param
 	return up < 0 ? up : lookup_fd(fs, up, NULL, NULL, ret);
 }
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 static int do_lookup(struct fs *fs, fuse_ino_t parent, const char *name,
 		     struct fuse_entry_param *ret)
 {

@@ -14,7 +14,7 @@
 
 #define FLUSH_STEP_BYTES (8u << 20)
 
-/* ---- the inode behind a name ---------------------------------------------------------------------- */
+/* ---- the inode behind a name --------------------------------------------------------------- */
 struct subject {
 	int fd; /* owned, O_PATH; -1: there is no such name */
 	struct stat st;
@@ -22,7 +22,10 @@ struct subject {
 	struct tfile *file;  /* a reference; NULL unless it is a regular file */
 	bool begun;
 };
-#define SUBJECT_INIT { .fd = -1 }
+#define SUBJECT_INIT     \
+	{                \
+		.fd = -1 \
+	}
 
 static int subject_tfile(struct fs *fs, struct subject *s, const struct src_key *key)
 {
@@ -98,7 +101,7 @@ static void subject_unlinked(struct fs *fs, struct subject *s, struct inode *dir
 	}
 }
 
-/* ---- removing --------------------------------------------------------------------------------------- */
+/* ---- removing ------------------------------------------------------------------------------ */
 /*
  * Without file handles a file is reached by its names only, and those of a hard link that nobody
  * looked up are not known: its dirty data goes to SRC while it still can. If it does not (SRC may
@@ -157,7 +160,7 @@ static int do_remove(fuse_req_t req, fuse_ino_t parent, const char *name, int fl
 	return r;
 }
 
-/* ---- renaming --------------------------------------------------------------------------------------- */
+/* ---- renaming ------------------------------------------------------------------------------ */
 struct move {
 	struct fs *fs;
 	struct inode *from_dir, *to_dir; /* borrowed */
@@ -326,16 +329,16 @@ static int do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_i
 	return r;
 }
 
-/* ---- linking ---------------------------------------------------------------------------------------- */
+/* ---- linking ------------------------------------------------------------------------------- */
 static int link_fd(struct fs *fs, int fd, int dir_fd, const char *name)
 {
 	char path[FD_PROC_PATH_MAX];
 
 	if (fs->privileged)
 		return linkat(fd, "", dir_fd, name, AT_EMPTY_PATH) < 0 ? neg_errno() : 0;
-	return linkat(AT_FDCWD, fd_proc_path(fd, path), dir_fd, name, AT_SYMLINK_FOLLOW) < 0
-		       ? neg_errno()
-		       : 0;
+	return linkat(AT_FDCWD, fd_proc_path(fd, path), dir_fd, name, AT_SYMLINK_FOLLOW) < 0 ?
+		       neg_errno() :
+		       0;
 }
 
 static int link_inode(struct fs *fs, struct inode *i, struct inode *dir, const char *name,
@@ -374,7 +377,7 @@ static int do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char
 	return r;
 }
 
-/* ---- making ----------------------------------------------------------------------------------------- */
+/* ---- making -------------------------------------------------------------------------------- */
 struct making {
 	const char *name, *target; /* target: of a symbolic link */
 	mode_t mode;		   /* with its type */
@@ -458,7 +461,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const struct making *m)
 	reply_entry(req, r, &e, false);
 }
 
-/* ---- requests --------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
 	struct making m = { .name = name, .mode = mode, .rdev = rdev };

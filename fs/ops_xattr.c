@@ -24,7 +24,7 @@ static bool has_prefix(const char *name, const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* ---- the virtual ones ------------------------------------------------------------------------------- */
+/* ---- the virtual ones ---------------------------------------------------------------------- */
 static const char *tier_of(const struct tfile_figures *f)
 {
 	if (f->ssd_bytes == 0)
@@ -39,8 +39,7 @@ static int print_figure(const struct tfile_figures *f, const char *name, char *b
 	if (strcmp(name, "ssd_bytes") == 0)
 		return snprintf(buf, VIRTUAL_VALUE_MAX, "%llu", (unsigned long long)f->ssd_bytes);
 	if (strcmp(name, "dirty_bytes") == 0)
-		return snprintf(buf, VIRTUAL_VALUE_MAX, "%llu",
-				(unsigned long long)f->dirty_bytes);
+		return snprintf(buf, VIRTUAL_VALUE_MAX, "%llu", (unsigned long long)f->dirty_bytes);
 	if (strcmp(name, "pinned") == 0)
 		return snprintf(buf, VIRTUAL_VALUE_MAX, "%d", f->pinned);
 	return -ENODATA;
@@ -69,7 +68,7 @@ static int get_virtual(struct fs *fs, struct inode *i, int fd, const char *name,
 	return print_figure(&figures, name, buf);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 static ssize_t get_value(struct fs *fs, struct inode *i, int fd, const char *name, char *buf)
 {
 	char path[FD_PROC_PATH_MAX];
@@ -118,8 +117,8 @@ static ssize_t do_read(fuse_req_t req, fuse_ino_t ino, const char *name, char *b
 	ssize_t n = fd_get(fs, i, &ref);
 
 	if (n == 0)
-		n = name ? get_value(fs, i, ref.fd, name, buf)
-			 : list_names(ref.fd, fuse_req_ctx(req)->uid == 0, buf);
+		n = name ? get_value(fs, i, ref.fd, name, buf) :
+			   list_names(ref.fd, fuse_req_ctx(req)->uid == 0, buf);
 	inode_put(&fs->inodes, i);
 	return n;
 }
@@ -136,7 +135,7 @@ static void reply_bytes(fuse_req_t req, ssize_t n, const char *buf, size_t size)
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 struct change {
 	const char *name, *value; /* value NULL: remove it */
 	size_t size;
@@ -207,7 +206,7 @@ static int do_change(fuse_req_t req, fuse_ino_t ino, const struct change *c)
 	return r;
 }
 
-/* ---- requests --------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	char *buf = io_buffer();

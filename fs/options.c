@@ -17,7 +17,7 @@
 #define THREADS_MAX	  4096
 #define SECONDS_MAX	  (365 * 86400)
 
-/* ---- messages ----------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 __attribute__((format(printf, 1, 2))) static int usage_error(const char *fmt, ...)
 {
 	va_list ap;
@@ -36,7 +36,7 @@ static int out_of_memory(void)
 	return MOUNT_SYSTEM;
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------- */
 /* "12", "4K", "1.5G": bytes. False: it is none, or too big. */
 static bool parse_size(const char *s, uint64_t *ret)
 {
@@ -113,7 +113,7 @@ static bool parse_seconds(const char *s, double *ret)
 	return true;
 }
 
-/* ---- one function per kind of option: false = the value is not good ------------------------- */
+/* ---- one function per kind of option: false = the value is not good ------------------------ */
 static bool set_unsigned(unsigned *ret, const char *value, uint64_t min, uint64_t max)
 {
 	uint64_t n;
@@ -296,7 +296,7 @@ static const struct {
 	{ "helper", ignore_value, "" },
 };
 
-/* ---- options without a value ---------------------------------------------------------------- */
+/* ---- options without a value --------------------------------------------------------------- */
 static void set_flush(struct mount_options *o)
 {
 	o->flush_on_unmount = true;
@@ -370,19 +370,55 @@ static const struct {
 };
 
 /* Understood by libfuse or the kernel. */
-static const char *const for_fuse[] = { "exec",	   "noexec",  "sync",	 "async",
-					"dirsync", "atime",   "noatime", "auto_unmount" };
+static const char *const for_fuse[] = { "exec",	   "noexec", "sync",	"async",
+					"dirsync", "atime",  "noatime", "auto_unmount" };
 
 /* What mount(8), fstab and other FUSE programs know and we have no use for. */
 static const char *const ignored[] = {
-	"defaults",   "auto",	     "noauto",	    "nofail",	   "_netdev",	  "user",
-	"nouser",     "users",	     "owner",	    "group",	   "relatime",	  "norelatime",
-	"strictatime", "nostrictatime", "lazytime", "nolazytime",  "diratime",	  "nodiratime",
-	"iversion",   "noiversion",  "mand",	    "nomand",	   "silent",	  "loud",
-	"quiet",      "remount",     "default_permissions", "nonempty", "use_ino", "readdir_ino",
-	"big_writes", "large_read",  "hard_remove", "kernel_cache", "auto_cache", "noauto_cache",
-	"splice_read", "splice_write", "splice_move", "no_splice_read", "no_splice_write",
-	"no_splice_move", "clone_fd", "intr",
+	"defaults",
+	"auto",
+	"noauto",
+	"nofail",
+	"_netdev",
+	"user",
+	"nouser",
+	"users",
+	"owner",
+	"group",
+	"relatime",
+	"norelatime",
+	"strictatime",
+	"nostrictatime",
+	"lazytime",
+	"nolazytime",
+	"diratime",
+	"nodiratime",
+	"iversion",
+	"noiversion",
+	"mand",
+	"nomand",
+	"silent",
+	"loud",
+	"quiet",
+	"remount",
+	"default_permissions",
+	"nonempty",
+	"use_ino",
+	"readdir_ino",
+	"big_writes",
+	"large_read",
+	"hard_remove",
+	"kernel_cache",
+	"auto_cache",
+	"noauto_cache",
+	"splice_read",
+	"splice_write",
+	"splice_move",
+	"no_splice_read",
+	"no_splice_write",
+	"no_splice_move",
+	"clone_fd",
+	"intr",
 };
 
 static bool in_list(const char *const *list, size_t n, const char *name)
@@ -477,11 +513,11 @@ static int option_list(struct mount_options *o, const char *list)
 	return r;
 }
 
-/* ---- the command line ----------------------------------------------------------------------- */
+/* ---- the command line ---------------------------------------------------------------------- */
 static const struct option long_flags[] = {
-	{ "foreground", no_argument, NULL, 'f' }, { "debug", no_argument, NULL, 'd' },
+	{ "foreground", no_argument, NULL, 'f' },    { "debug", no_argument, NULL, 'd' },
 	{ "single-thread", no_argument, NULL, 's' }, { "options", required_argument, NULL, 'o' },
-	{ "read-only", no_argument, NULL, 'r' },  { NULL, 0, NULL, 0 },
+	{ "read-only", no_argument, NULL, 'r' },     { NULL, 0, NULL, 0 },
 };
 
 static bool is_mount_helper(const char *program)

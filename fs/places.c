@@ -30,7 +30,7 @@ static int refuse_path(const char *path, int err)
 	return err == EACCES || err == EPERM ? MOUNT_USAGE : code;
 }
 
-/* ---- absolute paths ------------------------------------------------------------------------- */
+/* ---- absolute paths ------------------------------------------------------------------------ */
 static int replace(char **path, char *absolute)
 {
 	struct stat st;
@@ -87,7 +87,7 @@ static int resolve_new(char **path)
 	return 0;
 }
 
-/* ---- inside ----------------------------------------------------------------------------------- */
+/* ---- inside -------------------------------------------------------------------------------- */
 static bool path_inside(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);

@@ -17,11 +17,14 @@
 #include "fs/log.h"
 #include "fs/ops.h"
 
+/* FUSE's defaults are 128 KiB of read-ahead, and 1 % of the memory that may be dirty for pages
+ * changed through mappings: writers through mmap() were 3 times slower. */
 #define READAHEAD_KB "1024"
+#define DIRTY_RATIO  "50"
 
 extern char **environ;
 
-/* ---- mounting ------------------------------------------------------------------------------- */
+/* ---- mounting ------------------------------------------------------------------------------ */
 static int add(struct fuse_args *args, const char *name, const char *value)
 {
 	_cleanup_free_ char *option = malloc(4 + strlen(name) + 2 * strlen(value));
@@ -112,21 +115,27 @@ int session_open(struct fs *fs, bool privileged, dev_t *ret_dev)
 	return 0;
 }
 
-void session_set_readahead(dev_t dev)
+static void tune(dev_t dev, const char *name, const char *value)
 {
-	char path[64];
+	char path[80];
 
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/%s", major(dev), minor(dev), name);
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
 
-	if (fd >= 0 && write(fd, READAHEAD_KB, strlen(READAHEAD_KB)) < 0)
+	if (fd >= 0 && write(fd, value, strlen(value)) < 0)
 		log_line(LOG_DEBUG, "%s: %s", path, strerror(errno));
 }
 
-/* ---- unmounting ----------------------------------------------------------------------------- */
+void session_tune(dev_t dev)
+{
+	tune(dev, "read_ahead_kb", READAHEAD_KB);
+	tune(dev, "max_ratio", DIRTY_RATIO);
+}
+
+/* ---- unmounting ---------------------------------------------------------------------------- */
 static bool fusermount(const char *mountpoint, bool lazy)
 {
-	char *argv[] = { (char *)"fusermount3", (char *)"-u",	      (char *)(lazy ? "-qz" : "-q"),
+	char *argv[] = { (char *)"fusermount3", (char *)"-u",	    (char *)(lazy ? "-qz" : "-q"),
 			 (char *)"--",		(char *)mountpoint, NULL };
 	pid_t pid;
 	int status;

@@ -26,7 +26,7 @@ bool session_gone(const struct fs *fs);
 bool session_abort(dev_t dev);
 /* Close the connection and free the session. Never unmounts anything. */
 void session_close(struct fs *fs);
-/* Read ahead further than the 128 KiB which the kernel sets up for FUSE; needs root. */
-void session_set_readahead(dev_t dev);
+/* Lift limits of the kernel for filesystems in user space; needs root, else nothing happens. */
+void session_tune(dev_t dev);
 
 #endif

@@ -32,7 +32,7 @@ read_at() {
 
 	shift
 	for off in "$@"; do
-		dd if="$file" bs=4k count=1 iflag=direct,skip_bytes skip="$off" of=/dev/null status=none
+		dd if="$file" bs=4k count=1 iflag=direct,skip_bytes skip="$((off))" of=/dev/null status=none
 	done
 }
 
@@ -152,16 +152,15 @@ read_at() {
 
 	hfs_fill "$SRC/file" 256M
 	hfs_mount
-	mapfile -t hot < <(seq 3 17 1020 | awk '{ printf "%d\n", $1 * 262144 }')	# 60 of 1024
-	for off in "${hot[@]}"; do
-		read_at "$MNT/file" "$((off + 73728))" "$((off + 20480))" "$((off + 131072))"
+	mapfile -t hot < <(seq -f %.0f 786432 $((17 * 262144)) 268000000)	# 60 of 1024 extents
+	for off in 73728 20480 131072 0; do
+		read_at "$MNT/file" "${hot[@]/#/$off+}"
 	done
-	hfs_wait_until hfs_true '.mounts[0].promote_queue == 0'
-	hfs_stat '.files[0].extents[] | select(.length == 262144) | .offset' "$MNT/file" |
-		sort >"$TOP/there"
-	[ "$(comm -12 "$TOP/there" <(printf '%s\n' "${hot[@]}" | sort) | wc -l)" -ge 54 ]
+	hfs_wait_until hfs_true '.mounts[0] | .promote_queue == 0 and .promotions >= 54'
+	hfs_stat '.files[0].extents[].offset' "$MNT/file" >"$TOP/there"
+	[ "$(grep -cxFf "$TOP/there" <(printf '%s\n' "${hot[@]}"))" -ge 54 ]
 	[ "$(on_ssd "$MNT/file")" -le $((60 * 262144)) ]
-	[ "$("$HYBRIDFS" stat -v "$MNT/file" | grep -c 'read often')" -ge 54 ]
+	"$HYBRIDFS" stat -v "$MNT/file" | grep -q 'read often'
 	hfs_umount
 }
 

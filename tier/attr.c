@@ -294,14 +294,22 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2])
 	if (r == 0) {
 		r = set_src_times(f, tv);
 		pthread_mutex_lock(&f->lock);
-		if (r == 0 && resolve_mtime(f->v, &tv[1], &mtime) && f->attr_owned) {
+		bool set = r == 0 && resolve_mtime(f->v, &tv[1], &mtime);
+
+		if (set && f->attr_owned) {
 			f->mtime = mtime;
 			f->mtime_seq++;
 			tfile_changed_locked(f);
 		}
 		f->ctime_follow = true;
+		/* SRC has it already; but a durable row that owns the times, even if it is outdated
+		 * since, would bring back older ones after a crash. */
+		bool commit = set && f->durable_dirty;
+
 		pthread_mutex_unlock(&f->lock);
 		src_change_end(f);
+		if (commit)
+			r = commit_file(f);
 	}
 	pthread_mutex_unlock(&f->src_mutex);
 	return r;

@@ -215,7 +215,22 @@ static inline uint64_t mask_bytes(uint64_t mask)
 	return (unsigned)__builtin_popcountll(mask) * BLOCK_BYTES;
 }
 
-/* ---- check_file.c, check_scrub.c, check_rebuild.c ---- */
+/* ---- check_witness.c ---- */
+struct witness {
+	struct cat_file row; /* the path is owned; id 0: there is none */
+	struct map map;	     /* of the groups that could be read */
+	bool believed;	     /* SRC's stamp bears it out */
+};
+
+/* `old` may be NULL. *skipped counts rows that could not be read, over all calls. */
+void witness_ask(struct catalog *old, unsigned *skipped, uint64_t id, struct witness *ret);
+void witness_release(struct witness *t);
+bool witness_same_key(const struct subject *s, const struct witness *t);
+void witness_judge(const struct subject *s, struct witness *t);
+/* Pins, and of a believed row size, time and dirty blocks. *differs grows by what is in doubt. */
+int witness_take_over(struct subject *s, const struct witness *t, uint64_t *differs);
+
+/* ---- check_file.c, check_scrub.c, check_compare.c, check_rebuild.c ---- */
 int check_file(struct check *c, struct cat_file *row); /* takes the row over */
 /* Clean blocks that the object does not have become absent; dirty ones are reported as lost. */
 void subject_check_presence(struct subject *s);

@@ -15,9 +15,7 @@
 
 #define ULL(n) ((unsigned long long)(n))
 #define ROWS_PER_COMMIT 256u
-/* Rows of the old catalog that cannot be read and are stepped over: in a row, and altogether. */
-#define SKIP_MAX     1000u
-#define SKIP_ALL_MAX 1000000u
+#define SKIP_MAX	1000u /* rows in a row that cannot be read and are stepped over */
 /* Of what a lost catalog may have handed out beyond the objects that exist. */
 #define SPARE_IDS (1ull << 32)
 
@@ -30,215 +28,6 @@ struct rebuild {
 	bool in_transaction;
 	uint64_t rows;
 };
-
-/* ---- comparing an object with SRC --------------------------------------------------------- */
-struct comparison {
-	struct subject *s;
-	const struct map *witness; /* may be NULL */
-	uint64_t differs;	   /* bytes */
-	uint64_t unreadable;
-};
-
-static uint64_t witness_dirty(const struct map *m, uint64_t base)
-{
-	const struct map_group *g = m ? map_find(m, base / GROUP_BYTES) : NULL;
-
-	return g ? g->dirty[(base % GROUP_BYTES) / EXTENT_BYTES] : 0;
-}
-
-/* Blocks that may have been overwritten when the last daemon ended: newer if they differ. */
-static bool witness_intent(const struct comparison *x, uint64_t base)
-{
-	const struct map_group *g = x->witness ? map_find(x->witness, base / GROUP_BYTES) : NULL;
-
-	return g && g->intent;
-}
-
-static uint64_t behind_src(const struct subject *s, uint64_t base)
-{
-	uint64_t end = round_up_u64((uint64_t)s->src_st.st_size, BLOCK_BYTES);
-	uint64_t first = end > base ? (end - base) / BLOCK_BYTES : 0;
-
-	return first < BLOCKS_PER_EXTENT ? ~0ull << first : 0;
-}
-
-/* Blocks of `mask` that SRC has just the same. */
-static uint64_t equal_blocks(struct subject *s, uint64_t base, uint64_t mask)
-{
-	struct check *c = s->c;
-	uint64_t bad;
-
-	if (s->src_fd < 0)
-		return 0;
-	mask &= ~behind_src(s, base);
-	check_read_blocks(s->src_fd, c->src_buf, base, mask, &bad);
-	mask &= ~bad;
-	return mask & ~check_different(c->obj_buf, c->src_buf, mask);
-}
-
-static void set_sum(struct subject *s, uint64_t base, uint64_t mask)
-{
-	struct map_group *g = map_find(&s->map, base / GROUP_BYTES);
-	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
-
-	if (!g || g->dirty[w] || g->present[w] != mask || !mask)
-		return;
-	g->sum[w] = check_sum(s->c->obj_buf, base, mask);
-	g->sum_valid |= 1ull << w;
-}
-
-static int compare_extent(struct comparison *x, uint64_t base)
-{
-	struct subject *s = x->s;
-	uint64_t index = base / GROUP_BYTES, mask = check_data_mask(s->obj_fd, base), bad;
-	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
-
-	check_read_blocks(s->obj_fd, s->c->obj_buf, base, mask, &bad);
-	uint64_t known = witness_dirty(x->witness, base) & mask, rest = mask & ~bad & ~known;
-	uint64_t equal = equal_blocks(s, base, rest);
-
-	x->unreadable += mask_bytes(bad);
-	if (!witness_intent(x, base))
-		x->differs += mask_bytes(rest & ~equal);
-	int r = subject_set(s, index, w, equal, BLOCK_CLEAN);
-
-	if (r == 0)
-		r = subject_set(s, index, w, (rest & ~equal) | known, BLOCK_DIRTY);
-	if (r == 0)
-		set_sum(s, base, equal);
-	s->c->result->checked_bytes += mask_bytes(mask);
-	return r < 0 ? r : check_progress(s->c, mask_bytes(mask));
-}
-
-int check_compare(struct subject *s, const struct map *witness, uint64_t *ret_differs)
-{
-	struct comparison x = { .s = s, .witness = witness };
-	int r = 0;
-
-	for (uint64_t at = 0; r == 0 && (at = check_next_data(s->obj_fd, at)) != UINT64_MAX;) {
-		uint64_t base = round_down_u64(at, EXTENT_BYTES);
-
-		r = compare_extent(&x, base);
-		at = base + EXTENT_BYTES;
-	}
-	if (x.unreadable)
-		subject_left(s, "object-unreadable",
-			     "%llu bytes of the object cannot be read; if they were newer than "
-			     "SRC, that is lost",
-			     ULL(x.unreadable));
-	*ret_differs = x.differs;
-	return r;
-}
-
-/* ---- the old catalog as a witness --------------------------------------------------------- */
-struct witness {
-	struct cat_file row; /* the path is owned; id 0: there is none */
-	struct map map;	     /* of the groups that could be read */
-	bool believed;	     /* SRC's stamp bears it out */
-};
-
-/* A group that cannot be read hides those behind it, unless they are asked for. */
-static void load_groups(struct rebuild *b, struct witness *t)
-{
-	struct cat_group g;
-	unsigned failed = 0;
-
-	for (uint64_t from = 0; failed < SKIP_MAX && b->skipped < SKIP_ALL_MAX;) {
-		int r = catalog_next_group(b->old, t->row.id, from, &g);
-
-		if (r == -ENOENT)
-			break;
-		if (r == 0)
-			(void)map_load(&t->map, &g);
-		from = r == 0 ? g.index + 1 : from + 1;
-		failed = r == 0 ? 0 : failed + 1;
-		b->skipped += r < 0;
-	}
-}
-
-static void ask_witness(struct rebuild *b, struct subject *s, struct witness *t)
-{
-	map_init(&t->map);
-	t->row = (struct cat_file){ .id = 0 };
-	t->believed = false;
-	if (b->old && catalog_find_id(b->old, s->row.id, &t->row) == 0)
-		load_groups(b, t);
-}
-
-static void witness_release(struct witness *t)
-{
-	map_release(&t->map);
-	cat_file_release(&t->row);
-	*t = (struct witness){ .row.id = 0 };
-}
-
-static bool same_key(const struct subject *s, const struct cat_file *row)
-{
-	return row->id && row->key_len == s->key.len &&
-	       memcmp(row->key, s->key.data, s->key.len) == 0;
-}
-
-static void judge_witness(const struct subject *s, struct witness *t)
-{
-	struct src_stamp now = subject_src_stamp(s);
-
-	const uint32_t no = CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_DIR; /* no stamp, or not a file */
-
-	t->believed = t->row.id && s->src_fd >= 0 && !(t->row.flags & no) &&
-		      now.size == t->row.src_size_bytes && now.mtime_ns == t->row.src_mtime_ns &&
-		      now.ctime_ns == t->row.src_ctime_ns &&
-		      (!(t->row.flags & CAT_F_ATTR_OWNED) || t->row.size_bytes <= INT64_MAX);
-}
-
-/* Pins and heat are taken over in any case: they harm nothing. */
-static int take_over_pins(struct subject *s, const struct witness *t)
-{
-	s->row.flags |= t->row.flags & CAT_F_PINNED;
-	for (unsigned i = 0; i < t->map.n_groups; i++) {
-		const struct map_group *from = t->map.groups[i];
-		struct map_group *g = from->pinned ? map_get(&s->map, from->index)
-						   : map_find(&s->map, from->index);
-
-		if (!g && from->pinned)
-			return -ENOMEM;
-		if (!g)
-			continue;
-		g->pinned = from->pinned;
-		memcpy(g->heat, from->heat, sizeof(g->heat));
-		g->seq++;
-		if (g->pinned)
-			s->row.flags |= CAT_F_PIN_RANGES;
-	}
-	return 0;
-}
-
-/* What a believed row calls dirty where the object has a hole: zeros that somebody wrote, or lost.
- * Nothing tells which, so this is a difference like others. */
-static int take_over_dirty(struct subject *s, const struct map *m, uint64_t *differs)
-{
-	uint64_t before = s->map.dirty_blocks;
-	int r = 0;
-
-	for (unsigned i = 0; r == 0 && i < m->n_groups; i++)
-		for (unsigned w = 0; r == 0 && w < BITMAP_WORDS; w++)
-			if (m->groups[i]->dirty[w])
-				r = subject_set(s, m->groups[i]->index, w, m->groups[i]->dirty[w],
-						BLOCK_DIRTY);
-	*differs += (s->map.dirty_blocks - before) * BLOCK_BYTES;
-	return r;
-}
-
-static int take_over(struct subject *s, const struct witness *t, uint64_t *differs)
-{
-	int r = take_over_pins(s, t);
-
-	if (r < 0 || !t->believed)
-		return r;
-	s->row.flags |= t->row.flags & (CAT_F_ATTR_OWNED | CAT_F_CONFLICT);
-	s->row.size_bytes = t->row.size_bytes;
-	s->row.mtime_ns = t->row.mtime_ns;
-	return take_over_dirty(s, &t->map, differs);
-}
 
 /* ---- one object --------------------------------------------------------------------------- */
 /* The size where nothing but the object tells it: to the end of its last block. */
@@ -344,11 +133,11 @@ static int rebuild_known(struct rebuild *b, struct subject *s, struct witness *t
 {
 	uint64_t differs = 0;
 
-	judge_witness(s, t);
+	witness_judge(s, t);
 	int r = check_compare(s, t->believed ? &t->map : NULL, &differs);
 
 	if (r == 0)
-		r = take_over(s, t, &differs);
+		r = witness_take_over(s, t, &differs);
 	if (r < 0)
 		return r;
 	subject_check_presence(s);
@@ -370,7 +159,7 @@ static bool identify(struct subject *s, struct witness *t)
 	if (r == 0) {
 		s->key = d.key;
 		s->row.path = d.path;
-		if (!same_key(s, &t->row))
+		if (!witness_same_key(s, t))
 			witness_release(t);
 		return true;
 	}
@@ -408,7 +197,7 @@ static int rebuild_one(struct rebuild *b, uint64_t id)
 
 	subject_init(&s, b->c, &row);
 	subject_open_object(&s);
-	ask_witness(b, &s, &t);
+	witness_ask(b->old, &b->skipped, s.row.id, &t);
 	if (s.obj_fd >= 0)
 		r = rebuild_object(b, &s, &t);
 	else
@@ -431,8 +220,8 @@ static int reduce_row(struct rebuild *b, struct subject *s, struct witness *t)
 {
 	uint32_t keep = CAT_F_PINNED | CAT_F_PIN_RANGES | CAT_F_DIR;
 
-	ask_witness(b, s, t);
-	judge_witness(s, t);
+	witness_ask(b->old, &b->skipped, s->row.id, t);
+	witness_judge(s, t);
 	s->row.flags &= t->believed ? keep | CAT_F_ATTR_OWNED | CAT_F_CONFLICT : keep;
 	/* The groups change hands, as new ones: none of them is stored yet. */
 	s->map = t->map;

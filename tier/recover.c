@@ -6,9 +6,9 @@
  * swept in the background too.
  *
  * Settling a map (I6), for every group with an intent: an extent without dirty blocks and with a
- * valid checksum is clean if the object still has that content, and dirty if not (it was being
- * overwritten: the object has the newest data, as after any power cut some blocks old, some new);
- * an extent with dirty blocks or without a checksum counts as dirty altogether. Files that carried
+ * valid checksum is clean if the object still has that content. Otherwise its clean blocks are
+ * compared with SRC: what differs was being overwritten and is dirty (the object has the newest
+ * data, as after any power cut some blocks old, some new). Files that carried
  * the busy mark lose their clean copies: SRC may differ, by our own hand.
  */
 #include <dirent.h>
@@ -56,64 +56,110 @@ static uint64_t extent_end(const struct map_group *g, unsigned w)
 	return g->index * GROUP_BYTES + w * EXTENT_BYTES + (last + 1) * BLOCK_BYTES;
 }
 
-static int settle_extent(struct tfile *f, const struct map_group *g, unsigned w, int fd,
-			 const struct stat *obj, bool *ret_dirtied)
+struct settling {
+	struct tfile *f;
+	int obj_fd; /* borrowed */
+	int src_fd; /* owned; opened when a checksum does not decide; < 0: error */
+	struct stat obj;
+	bool src_tried, dirtied;
+};
+
+static void set_extent(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask,
+		       enum block_state state)
 {
-	uint64_t present = g->present[w], sum;
+	pthread_mutex_lock(&s->f->lock);
+	set_extent_locked(s->f, g, w, mask, state);
+	pthread_mutex_unlock(&s->f->lock);
+}
+
+/* Blocks of `mask` in which object and SRC differ; those that cannot be compared count as such. */
+static uint64_t differing(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES, differ = 0;
+	char ours[BLOCK_BYTES], theirs[BLOCK_BYTES];
+
+	if (!s->src_tried)
+		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK);
+	s->src_tried = true;
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++) {
+		uint64_t off = base + b * BLOCK_BYTES;
+
+		if (!(mask >> b & 1))
+			continue;
+		if (s->src_fd < 0 || read_full(s->obj_fd, ours, sizeof(ours), off) < 0 ||
+		    read_full(s->src_fd, theirs, sizeof(theirs), off) < 0 ||
+		    memcmp(ours, theirs, sizeof(ours)) != 0)
+			differ |= 1ull << b;
+	}
+	return differ;
+}
+
+/* One extent of a group with an intent: which of its clean blocks are clean indeed? */
+static void settle_extent(struct settling *s, const struct map_group *g, unsigned w)
+{
+	uint64_t clean = g->present[w] & ~g->dirty[w], sum;
 	bool exact = !g->dirty[w] && g->sum_valid >> w & 1;
 
+	if (!clean)
+		return;
 	/* Durably present data that is not there was lost by the SSD, not overwritten. */
-	if (!g->dirty[w] && extent_end(g, w) > round_up_u64((uint64_t)obj->st_size, BLOCK_BYTES)) {
-		pthread_mutex_lock(&f->lock);
-		set_extent_locked(f, g, w, present, BLOCK_ABSENT);
-		pthread_mutex_unlock(&f->lock);
-		return 0;
+	if (!g->dirty[w] &&
+	    extent_end(g, w) > round_up_u64((uint64_t)s->obj.st_size, BLOCK_BYTES)) {
+		set_extent(s, g, w, clean, BLOCK_ABSENT);
+		return;
 	}
-	if (exact) {
-		int r = sum_extent(fd, g, w, &sum);
+	int r = exact ? sum_extent(s->obj_fd, g, w, &sum) : 0;
 
-		if (r == 0 && sum == g->sum[w])
-			return 0;
-		if (r < 0) { /* I8: SRC has it */
-			pthread_mutex_lock(&f->lock);
-			set_extent_locked(f, g, w, present, BLOCK_ABSENT);
-			pthread_mutex_unlock(&f->lock);
-			return 0;
-		}
-	}
+	if (r < 0) /* I8: SRC has it */
+		set_extent(s, g, w, clean, BLOCK_ABSENT);
+	if (r < 0 || (exact && sum == g->sum[w]))
+		return;
+	clean = differing(s, g, w, clean);
+	set_extent(s, g, w, clean, BLOCK_DIRTY);
+	s->dirtied |= clean != 0;
+}
+
+/* What was overwritten was written at the object's last change, but SRC may have been changed after
+ * that (by a write that went past us, by chmod): times never go back. */
+static void own_attributes(struct settling *s)
+{
+	struct tfile *f = s->f;
+	struct stat st;
+	bool known = s->src_fd >= 0 && fstat(s->src_fd, &st) == 0;
+
 	pthread_mutex_lock(&f->lock);
-	set_extent_locked(f, g, w, present, BLOCK_DIRTY);
+	if (!f->attr_owned) {
+		f->mtime = s->obj.st_mtim;
+		if (known && timespec_ns(st.st_mtim) > timespec_ns(f->mtime))
+			f->mtime = st.st_mtim;
+		f->ctime = f->mtime;
+		f->mtime_seq++;
+		f->attr_owned = f->ctime_kept = true;
+		/* Size: nothing says that it grew; SRC's is taken at first use. */
+		f->size_known = false;
+	}
+	tfile_changed_locked(f);
 	pthread_mutex_unlock(&f->lock);
-	*ret_dirtied = true;
-	return 0;
 }
 
 static int settle_intents(struct tfile *f, int fd)
 {
-	bool dirtied = false;
-	struct stat obj;
-	int r = fstat(fd, &obj) < 0 ? neg_errno() : 0;
+	struct settling s = { .f = f, .obj_fd = fd, .src_fd = -1 };
 
-	for (unsigned i = 0; r == 0 && i < f->map.n_groups; i++) {
+	if (fstat(fd, &s.obj) < 0)
+		return neg_errno();
+	for (unsigned i = 0; i < f->map.n_groups; i++) {
 		struct map_group *g = f->map.groups[i];
 
-		for (unsigned w = 0; r == 0 && g->intent && w < BITMAP_WORDS; w++)
+		for (unsigned w = 0; g->intent && w < BITMAP_WORDS; w++)
 			if (g->present[w])
-				r = settle_extent(f, g, w, fd, &obj, &dirtied);
+				settle_extent(&s, g, w);
 	}
-	if (r == 0 && dirtied) {
-		pthread_mutex_lock(&f->lock);
-		if (!f->attr_owned) {
-			f->mtime = f->ctime = obj.st_mtim;
-			f->mtime_seq++;
-			f->attr_owned = f->ctime_kept = true;
-			/* Size: nothing says that it grew; SRC's is taken at first use. */
-			f->size_known = false;
-		}
-		tfile_changed_locked(f);
-		pthread_mutex_unlock(&f->lock);
-	}
-	return r;
+	if (s.dirtied)
+		own_attributes(&s);
+	if (s.src_fd >= 0)
+		close(s.src_fd);
+	return 0;
 }
 
 /* Settled: what they protected is known now. */

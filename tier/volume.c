@@ -340,14 +340,13 @@ int volume_close(struct volume *v)
 {
 	settle_all(v);
 
-	/* Twice: the first commit makes the removal of blocks known, so that their space can be
-	 * released; burials come last. */
-	int r = volume_commit(v);
+	/* Burials first, so that the checkpoint has all and the journal is left empty. */
+	int r = bury_step(v);
+	int committed = checkpoint(v);
 
-	if (r == 0) {
-		(void)reclaim_step(v);
-		r = bury_step(v);
-	}
+	if (r == 0)
+		r = committed;
+	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
 	if (r == 0)
 		r = catalog_run(v, mark_clean, NULL);
 	drop_everything(v);

@@ -130,7 +130,7 @@ hfs_fill() {
 
 # hfs_pattern SEED SIZE: that many bytes on stdout, always the same ones for a seed.
 hfs_pattern() {
-	seq "$((($1 + 1) * 1000000))" 999999999 | head -c "$2"
+	seq "$((($1 + 1) * 1000000))" 999999999999999 | head -c "$2"
 }
 
 # hfs_uncache FILE...: the kernel forgets the pages of these files; the next read asks the daemon.
@@ -246,6 +246,11 @@ hfs_stat() {
 # hfs_clean: nothing is dirty. For hfs_wait_until.
 hfs_clean() {
 	hfs_true '.mounts[0].dirty_bytes == 0'
+}
+
+# hfs_ssd_has FILE BYTES: that many of its bytes are on the SSD. For hfs_wait_until.
+hfs_ssd_has() {
+	[ "$(hfs_stat '.files[0].ssd_bytes' "$1")" -eq "$2" ]
 }
 
 # hfs_same A B: two files have the same bytes, or two trees the same names, types, modes, owners,

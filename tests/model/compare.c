@@ -381,12 +381,25 @@ void compare_touched(struct world *w)
 	}
 }
 
-void compare_all(struct world *w)
+static void begin_all(struct world *w)
 {
 	w->still = true;
 	w->mmap_store = false;
 	w->loose[0] = w->loose[1] = NULL;
 	w->set_node = NULL;
+}
+
+void compare_all_attrs(struct world *w)
+{
+	begin_all(w);
+	for (int i = 0; i < NODES_MAX; i++)
+		if (w->nodes[i].used)
+			compare_attrs(w, &w->nodes[i]);
+}
+
+void compare_all(struct world *w)
+{
+	begin_all(w);
 	w->full_compares++;
 	for (int i = 0; i < NODES_MAX; i++) {
 		struct node *n = &w->nodes[i];

@@ -341,6 +341,17 @@ static void settle_window(struct world *w, struct node *n, const int *fd, int wi
 		die("cannot write to the reference: %s", strerror(errno));
 }
 
+/* A name and an open file must agree before anything is concluded from the size. */
+static void verify_lstat(struct world *w, struct node *n, off_t size)
+{
+	char path[PATH_BYTES];
+	struct stat st;
+
+	if (lstat(path_of(w, MNT, n, path), &st) < 0 || st.st_size != size)
+		fail(w, "after kill -9, fstat shows size %lld for %s, but lstat %lld",
+		     (long long)size, path, (long long)st.st_size);
+}
+
 void durable_verify(struct world *w, struct node *n)
 {
 	char path[PATH_BYTES];
@@ -353,6 +364,7 @@ void durable_verify(struct world *w, struct node *n)
 		fail(w, "after kill -9, open %s: %s", path_of(w, MNT, n, path), strerror(errno));
 	size = size_of(w, fd[MNT]);
 	verify_size(w, n, size);
+	verify_lstat(w, n, size);
 	for (int i = 0; i < NWINDOWS; i++)
 		settle_window(w, n, fd, i, size);
 	if (ftruncate(fd[REF], size) < 0)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define FULL_EVERY    500
+#define ATTRS_EVERY   16
 #define TIER_EVERY    150
 #define REMOUNT_EVERY 4000
 #define KILL_EVERY    4000
@@ -41,6 +42,7 @@ static const char usage_text[] =
 	"  --tier-strict       every tier command must succeed\n"
 	"  --lax-kill          after kill -9, zeros beyond the durable size, and bytes past the\n"
 	"                      end of the file in its last mapped page, are no error\n"
+	"  --strict-times      after kill -9, a utimens without fsync must be there too\n"
 	"  --piece BYTES       after kill -9 a long write may have ended at a multiple [65536]\n"
 	"  --daemon-log FILE   where the daemon's output goes\n"
 	"  --on-fail COMMAND   run after a report, before unmounting; $DAEMON_PID is set\n"
@@ -76,6 +78,7 @@ enum {
 	O_ZEROS,
 	O_LOG,
 	O_ON_FAIL,
+	O_TIMES,
 	O_SABOTAGE,
 	O_STRESS,
 	O_SECONDS,
@@ -102,6 +105,7 @@ static const struct option options[] = {
 	{ "piece", 1, NULL, O_PIECE },
 	{ "tier-strict", 0, NULL, O_STRICT },
 	{ "lax-kill", 0, NULL, O_ZEROS },
+	{ "strict-times", 0, NULL, O_TIMES },
 	{ "daemon-log", 1, NULL, O_LOG },
 	{ "on-fail", 1, NULL, O_ON_FAIL },
 	{ "sabotage", 1, NULL, O_SABOTAGE },
@@ -192,6 +196,9 @@ static bool set_flag(struct config *c, int opt)
 		break;
 	case O_STRICT:
 		c->tier_strict = true;
+		break;
+	case O_TIMES:
+		c->strict_times = true;
 		break;
 	case O_ZEROS:
 		c->lax_kill = true;
@@ -401,6 +408,8 @@ static void run(struct world *w)
 		steps_begin(w);
 	while (w->step < c->steps && !interrupted) {
 		one_step(w);
+		if (w->step % ATTRS_EVERY == 0)
+			compare_all_attrs(w);
 		if (w->step < next_full)
 			continue;
 		next_full = w->step + c->full_every;

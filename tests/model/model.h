@@ -123,7 +123,8 @@ struct config {
 	const char *mnt, *ref, *src, *ssd, *tool, *mount_opts, *daemon_log, *on_fail;
 	const char *command; /* as it was typed */
 	uint64_t steps, seed;
-	bool kills, remounts, tier_ops, verbose, lax_kill, tier_strict, no_mount_ops, seed_given;
+	bool kills, remounts, tier_ops, verbose, lax_kill, strict_times, tier_strict, no_mount_ops,
+		seed_given;
 	unsigned int tier_every, remount_every, kill_every, full_every, hang_s, piece;
 	unsigned int stress_procs, stress_s;
 	int sabotage;
@@ -238,6 +239,8 @@ _Noreturn void finish(int code);
 void compare_touched(struct world *w);
 /* Compares the whole tree, with all times: nothing may have moved since it was last looked at. */
 void compare_all(struct world *w);
+/* Only the attributes of everything. */
+void compare_all_attrs(struct world *w);
 void compare_attrs(struct world *w, struct node *n);
 void compare_xattrs(struct world *w, struct node *n);
 void compare_dir(struct world *w, struct node *n);

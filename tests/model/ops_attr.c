@@ -128,7 +128,7 @@ bool op_utimens(struct world *w)
 		w->set_mtime = t[1];
 	}
 	if (t[1].tv_nsec != UTIME_OMIT)
-		e->node->mtime_durable = durable_clean(e->node);
+		e->node->mtime_durable = w->cfg->strict_times && durable_clean(e->node);
 	return true;
 }
 

@@ -146,6 +146,9 @@ static uint64_t unmix(uint64_t x)
 	return (x * MIX_INV) ^ MIX_XOR;
 }
 
+/* So that explaining a word does not guess a step that has not come yet. */
+static uint32_t newest_step;
+
 static uint64_t pattern_word(uint32_t id, uint32_t step, uint64_t index)
 {
 	return mix((uint64_t)(step & 0xffffff) << 40 | (uint64_t)(id & 0xff) << 32 |
@@ -168,6 +171,9 @@ void pattern_fill(unsigned char *buf, uint32_t id, uint32_t step, off_t off, siz
 	uint64_t at = (uint64_t)off;
 	size_t done = 0;
 
+	if (step > newest_step)
+		newest_step = step;
+
 	if (at % 8)
 		done = fill_part(buf, id, step, at, len);
 	for (; len - done >= 8; done += 8) {
@@ -182,21 +188,20 @@ void pattern_fill(unsigned char *buf, uint32_t id, uint32_t step, off_t off, siz
 void pattern_explain(const unsigned char *word, off_t off, char *out, size_t out_size)
 {
 	uint64_t raw, x;
-	uint32_t index;
+	uint32_t index, step;
 
 	memcpy(&raw, word, sizeof(raw));
 	x = unmix(raw);
 	index = (uint32_t)x;
+	step = (uint32_t)(x >> 40);
 	if (raw == 0)
 		snprintf(out, out_size, "zeros");
-	else if (index == (uint32_t)(off / 8))
-		snprintf(out, out_size, "written by step %u (file #%u)", (unsigned int)(x >> 40),
-			 (unsigned int)(x >> 32 & 0xff));
-	else if ((off_t)index * 8 < GIB(6))
-		snprintf(out, out_size,
-			 "no word of this place: may be step %u (file #%u) meant for offset %llu",
-			 (unsigned int)(x >> 40), (unsigned int)(x >> 32 & 0xff),
-			 (unsigned long long)index * 8);
-	else
+	else if (step > newest_step || !span_in_window((off_t)index * 8, 1).len)
 		snprintf(out, out_size, "not one whole written word");
+	else if (index == (uint32_t)(off / 8))
+		snprintf(out, out_size, "written by step %u (file #%u)", step,
+			 (unsigned int)(x >> 32 & 0xff));
+	else
+		snprintf(out, out_size, "written by step %u (file #%u) for offset %llu", step,
+			 (unsigned int)(x >> 32 & 0xff), (unsigned long long)index * 8);
 }

@@ -148,16 +148,17 @@ static void print_rows(size_t diff, off_t off, const unsigned char *a, const uns
 	}
 }
 
+/* The first whole word at or after the difference; the one before may have two writers. */
 static void print_origin(const char *who, size_t diff, off_t off, const unsigned char *p,
 			 size_t len)
 {
-	size_t head = (size_t)((off + (off_t)diff) % 8);
+	size_t at = diff + (size_t)((8 - (off + (off_t)diff) % 8) % 8);
 	char text[160];
 
-	if (diff < head || diff - head + 8 > len)
+	if (at + 8 > len)
 		return;
-	pattern_explain(p + diff - head, off + (off_t)(diff - head), text, sizeof(text));
-	fprintf(stderr, "  %-9s the word there: %s\n", who, text);
+	pattern_explain(p + at, off + (off_t)at, text, sizeof(text));
+	fprintf(stderr, "  %-9s %12lld: %s\n", who, (long long)off + (long long)at, text);
 }
 
 /* How far the differing bytes reach, and how many there are. */

@@ -92,17 +92,6 @@ static bool in_lost_and_found(const struct content *x, uint64_t off, uint64_t le
 	return found;
 }
 
-static void round_up_sizes(void)
-{
-	for (int i = GROWN; i <= NEW; i++) {
-		uint64_t size = (w.files[i].size + 4095) / 4096 * 4096;
-
-		w.files[i].data = realloc(w.files[i].data, size);
-		memset(w.files[i].data + w.files[i].size, 0, size - w.files[i].size);
-		w.files[i].size = size;
-	}
-}
-
 static void killed_while_rebuilding(void)
 {
 	int n = 0;
@@ -404,7 +393,7 @@ static void corrupt(const char *path, bool object)
 }
 
 /* Files that were all in SRC show SRC's content, unless two versions are kept. */
-static void look_after_repair(bool objects_hurt)
+static void look_after_repair(void)
 {
 	w.log_errors = 0;
 	if (!engine_open(64u << 20))
@@ -420,7 +409,6 @@ static void look_after_repair(bool objects_hurt)
 
 		if (w.files[i].in_src && !figures.conflict && !CHECK(same))
 			printf("# %s differs\n", w.files[i].name);
-		(void)objects_hurt;
 		engine_unuse(f);
 	}
 	engine_close();
@@ -435,13 +423,20 @@ static unsigned outcomes(enum check_outcome outcome)
 	return n;
 }
 
-static void fuzz_one(char objects[][600], bool *ret_repaired)
+static void corrupt_state(bool crashed)
 {
-	bool hurt_objects = below(2), hurt_catalog = !hurt_objects || below(3) == 0;
+	static const char *const names[] = { "catalog.db", "catalog.db-wal", "journal.1" };
+
+	corrupt(path_of(volume_path(), names[crashed ? below(3) : 0]), false);
+}
+
+static void fuzz_one(char objects[][600], bool crashed, bool *ret_repaired)
+{
+	bool hurt_objects = below(2), hurt_state = !hurt_objects || below(3) == 0;
 	uint64_t src = hash_of(w.src_path);
 
-	if (hurt_catalog)
-		corrupt(path_of(volume_path(), "catalog.db"), false);
+	if (hurt_state)
+		corrupt_state(crashed);
 	for (uint64_t n = hurt_objects ? 1 + below(3) : 0; n; n--)
 		corrupt(objects[below(FILES)], true);
 	uint64_t ssd = hash_of(w.ssd_path);
@@ -459,19 +454,19 @@ static void fuzz_one(char objects[][600], bool *ret_repaired)
 	CHECK_EQ(run_check(SCRUB), 0);
 	if (!CHECK_EQ(outcomes(CHECK_WOULD), 0))
 		print_found();
-	look_after_repair(hurt_objects);
+	look_after_repair();
 }
 
-static void random_corruption(void)
+static void corrupt_at_random(bool crashed)
 {
-	unsigned rounds = getenv("SCALE") ? 300 * (unsigned)atoi(getenv("SCALE")) : 300;
+	unsigned rounds = getenv("SCALE") ? 150 * (unsigned)atoi(getenv("SCALE")) : 150;
 	char objects[FILES][600];
 	unsigned repaired = 0;
 
-	world_new();
+	/* In this order the engine numbers them. */
 	for (int i = 0; i < FILES; i++)
-		snprintf(objects[i], sizeof(objects[i]), "%s", object_of(w.files[i].name));
-	save_ssd();
+		snprintf(objects[i], sizeof(objects[i]), "%s/objects/%02d/%016d", volume_path(),
+			 i + 1, i + 1);
 	w.seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 12345;
 	for (unsigned i = 0; i < rounds; i++) {
 		uint64_t seed = w.seed;
@@ -479,16 +474,33 @@ static void random_corruption(void)
 		bool any = false;
 
 		restore_ssd();
-		fuzz_one(objects, &any);
+		fuzz_one(objects, crashed, &any);
 		repaired += any;
 		if (unit_failures != failures)
 			printf("# round %u: SEED=%" PRIx64 "\n", i, seed);
 	}
 	printf("# %u of %u rounds had something to repair\n", repaired, rounds);
+}
+
+static void random_corruption(void)
+{
+	world_new();
+	for (int i = 0; i < FILES; i++)
+		CHECK(id_of(w.files[i].name) <= FILES);
+	save_ssd();
+	corrupt_at_random(false);
+	world_release();
+}
+
+static void random_corruption_after_a_crash(void)
+{
+	world_crashed();
+	corrupt_at_random(true);
 	world_release();
 }
 
 UNIT_MAIN({ "killed_while_rebuilding", killed_while_rebuilding },
 	  { "killed_while_replacing", killed_while_replacing },
 	  { "killed_while_repairing", killed_while_repairing },
-	  { "after_random_work", after_random_work }, { "random_corruption", random_corruption })
+	  { "after_random_work", after_random_work }, { "random_corruption", random_corruption },
+	  { "random_corruption_after_a_crash", random_corruption_after_a_crash })

@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# A full SSD costs speed, never data or errors; a full SRC is told to the writer, at once.
+
+load lib/common
+
+teardown() {
+	hfs_teardown
+}
+
+# used_fits: the mount says that it uses no more than its cap, and no more is used, up to what
+# directories and the filesystem itself need.
+used_fits() {
+	hfs_true '.mounts[0] | .ssd_used_bytes <= .ssd_cap_bytes'
+	[ "$(du -s --block-size=1 "$SSD/volumes" | cut -f1)" -le \
+		$(($(hfs_json '.mounts[0].ssd_cap_bytes') + (1 << 20))) ]
+}
+
+@test "a working set of several times the SSD is written and read back" {
+	local total=${HFS_BIG:+1024} i
+
+	total=${total:-256}
+	hfs_setup loops $((total + 200))M 64M
+	hfs_mount dirty_expire=1
+	for ((i = 0; i < total / 4; i++)); do
+		hfs_pattern $i $((4000000 + i)) >"$MNT/file$i"
+		((i % 8)) || used_fits
+	done
+	for ((i = 0; i < total / 4; i++)); do
+		cmp <(hfs_pattern $i $((4000000 + i))) "$MNT/file$i"
+		((i % 8)) || used_fits
+	done
+	hfs_true '.mounts[0] | .healthy and .errors == 0'
+	hfs_umount
+	for ((i = 0; i < total / 4; i++)); do
+		cmp <(hfs_pattern $i $((4000000 + i))) "$SRC/file$i"
+	done
+}
+
+@test "small random rewrites of more than the SSD can hold" {
+	hfs_setup loops 300M 64M
+	hfs_pattern 1 100M >"$TOP/expected"
+	cp "$TOP/expected" "$SRC/file"
+	hfs_mount dirty_expire=1
+	for i in {1..400}; do
+		hfs_pattern "$i" 100000 >"$TOP/piece"
+		for file in "$TOP/expected" "$MNT/file"; do
+			dd if="$TOP/piece" of="$file" bs=100000 seek=$((i * 7919 % 1040)) conv=notrunc \
+				status=none
+		done
+	done
+	used_fits
+	cmp "$TOP/expected" "$MNT/file"
+	hfs_true '.mounts[0] | .healthy and .errors == 0'
+	hfs_umount
+	cmp "$TOP/expected" "$SRC/file"
+}
+
+@test "the SSD filesystem is filled up by somebody else: writes go on, all bytes are right" {
+	hfs_setup loops 300M 64M
+	hfs_mount dirty_expire=1
+	hfs_pattern 1 3000000 >"$MNT/before"
+	dd if=/dev/zero of="$SSD/somebody" bs=1M 2>/dev/null || :
+	for i in {1..30}; do
+		hfs_pattern "$i" 1000000 >"$MNT/file$i"
+	done
+	hfs_pattern 2 3000000 | dd of="$MNT/before" conv=notrunc,fsync status=none
+	rm "$SSD/somebody"
+	cmp <(hfs_pattern 2 3000000) "$MNT/before"
+	hfs_umount
+	for i in {1..30}; do
+		cmp <(hfs_pattern "$i" 1000000) "$SRC/file$i"
+	done
+	cmp <(hfs_pattern 2 3000000) "$SRC/before"
+}
+
+@test "size= is respected" {
+	hfs_setup loops 300M 256M
+	hfs_mount size=16M,seq_cutoff=0,dirty_expire=1
+	[ "$(hfs_json '.mounts[0].ssd_cap_bytes')" -eq $((16 << 20)) ]
+	for i in {1..24}; do
+		hfs_pattern "$i" 2M >"$MNT/file$i"
+		used_fits
+	done
+	for i in {1..24}; do
+		"$HYBRIDFS" promote -q "$MNT/file$i"
+		used_fits
+		cmp <(hfs_pattern "$i" 2M) "$MNT/file$i"
+	done
+	hfs_umount
+}
+
+@test "what is dirty leaves by itself when nobody writes, also when the SSD is full of it" {
+	hfs_setup loops 300M 64M
+	hfs_mount dirty_expire=1,dirty_ratio=90,seq_cutoff=0
+	for i in {1..20}; do
+		hfs_pattern "$i" 2M >"$MNT/file$i"
+	done
+	hfs_wait_until hfs_clean
+	used_fits
+	hfs_umount
+}
+
+@test "SRC full: the writer is told when it writes, and what was accepted is there" {
+	local size
+
+	hfs_setup loops 64M 256M
+	hfs_pattern 1 100M >"$TOP/data"
+	hfs_mount dirty_expire=3600,dirty_ratio=90,dirty_background_ratio=90,seq_cutoff=0
+	run dd if="$TOP/data" of="$MNT/file" bs=64k
+	[ "$status" -ne 0 ]
+	[[ $output == *'No space left on device'* ]]
+	size=$(stat -c %s "$MNT/file")
+	[ "$size" -gt 30000000 ]
+	"$HYBRIDFS" flush "$MNT"
+	hfs_clean
+	hfs_true '.mounts[0] | .healthy and .errors == 0'
+	cmp -n "$size" "$TOP/data" "$SRC/file"
+	rm "$MNT/file"
+	hfs_pattern 2 10M >"$MNT/after"
+	hfs_umount
+	cmp <(hfs_pattern 2 10M) "$SRC/after"
+}
+
+@test "SRC full, many small files at once: nothing that was closed without error is lost" {
+	local i pids=()
+
+	hfs_setup loops 48M 256M
+	hfs_mount dirty_expire=1
+	for i in 1 2 3; do
+		fill_with_files "$i" 3>&- &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do wait "$i"; done
+	[ "$(wc -l <"$TOP/kept")" -gt 50 ]
+	hfs_wait_until hfs_clean
+	hfs_true '.mounts[0] | .healthy and .errors == 0'
+	hfs_umount
+	while read -r i; do
+		cmp <(hfs_pattern "$i" 200000) "$SRC/file$i"
+	done <"$TOP/kept"
+}
+
+# fill_with_files N: files until one fails; the numbers of those that did not are in $TOP/kept.
+fill_with_files() {
+	local i
+
+	for ((i = $1 * 1000; i < $1 * 1000 + 900; i++)); do
+		hfs_pattern $i 200000 | dd of="$MNT/file$i" bs=50k status=none 2>/dev/null || return 0
+		echo $i >>"$TOP/kept"
+	done
+}

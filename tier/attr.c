@@ -68,7 +68,7 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 			tfile_changed_locked(f);
 			volume_log(f->v, 4,
 				   "%s: SRC was changed by somebody else while newer data waits on "
-				   "the SSD; both are kept (flush --force writes the SSD's version)",
+				   "the SSD; both are kept (flush --force writes the SSD's)",
 				   f->path ? f->path : "(no path)");
 		}
 		return false;
@@ -274,7 +274,8 @@ static bool resolve_mtime(struct volume *v, const struct timespec *tv, struct ti
 	return true;
 }
 
-/* O_PATH: what the caller may do was decided by his kernel; a file may be without any permission. */
+/* O_PATH: what the caller may do was decided by his kernel; a file may be without any permission.
+ * */
 static int set_src_times(struct tfile *f, const struct timespec tv[2])
 {
 	_cleanup_close_ int fd = tfile_open_src(f, O_PATH);

@@ -285,51 +285,6 @@ static int check_beyond_end(struct subject *s)
 	return r;
 }
 
-/* ---- space -------------------------------------------------------------------------------- */
-/* Whole blocks of the SSD's filesystem within one run of data that hold nothing present. */
-static uint64_t absent_bytes(const struct subject *s, uint64_t from, uint64_t to)
-{
-	uint64_t block = s->c->ssd_block, bytes = 0;
-
-	for (uint64_t at = from; at < to;) {
-		struct map_run run = map_run_at(&s->map, at, to);
-		uint64_t first = round_up_u64(run.start, block);
-		uint64_t last = run.end == to ? round_up_u64(to, block)
-					      : round_down_u64(run.end, block);
-
-		if (run.state == BLOCK_ABSENT && first < last)
-			bytes += last - first;
-		at = run.end;
-	}
-	return bytes;
-}
-
-/*
- * Looks at the map as it was stored: what this check makes absent is no leak. A filesystem that
- * reports no holes would make everything one; what is really allocated bounds it.
- */
-static void count_leaks(struct subject *s)
-{
-	uint64_t bytes = 0, present = s->map.present_blocks * BLOCK_BYTES;
-	uint64_t allocated = (uint64_t)s->obj_st.st_blocks * 512;
-
-	if (s->obj_fd < 0 || allocated <= present)
-		return;
-	for (uint64_t at = 0; (at = check_next_data(s->obj_fd, at)) != UINT64_MAX;) {
-		off_t hole = lseek(s->obj_fd, (off_t)at, SEEK_HOLE);
-		uint64_t end = hole < 0 ? (uint64_t)s->obj_st.st_size : (uint64_t)hole;
-
-		if (end <= at)
-			break;
-		bytes += absent_bytes(s, round_down_u64(at, BLOCK_BYTES), end);
-		at = end;
-	}
-	s->leaked_bytes = bytes;
-	if (bytes)
-		subject_find(s, "space", "release them",
-			     "its object occupies %llu bytes for absent blocks", ULL(bytes));
-}
-
 /* ---- self-description --------------------------------------------------------------------- */
 static void check_description(struct subject *s)
 {
@@ -355,7 +310,7 @@ static int check_content(struct subject *s)
 		subject_note(s, "in-doubt", NULL,
 			     "some of it may have been overwritten when the last daemon ended; the "
 			     "next mount settles that");
-	count_leaks(s);
+	subject_count_leaks(s);
 	check_sums(s);
 	check_pins(s);
 	check_size(s);

@@ -195,7 +195,6 @@ int subject_set(struct subject *s, uint64_t index, unsigned w, uint64_t mask,
 uint64_t subject_drop_clean(struct subject *s);
 bool subject_wants_row(const struct subject *s);
 int subject_store(struct subject *s, struct catalog *cat); /* within a transaction */
-int subject_release_space(struct subject *s);
 /* Store, release, remove as the findings say; emits them. */
 int subject_conclude(struct subject *s);
 void subject_emit(struct subject *s, bool repaired);
@@ -229,6 +228,12 @@ bool witness_same_key(const struct subject *s, const struct witness *t);
 void witness_judge(const struct subject *s, struct witness *t);
 /* Pins, and of a believed row size, time and dirty blocks. *differs grows by what is in doubt. */
 int witness_take_over(struct subject *s, const struct witness *t, uint64_t *differs);
+
+/* ---- check_space.c ---- */
+/* Before anything is made absent. Reports, and fills leaked_bytes. */
+void subject_count_leaks(struct subject *s);
+/* What is absent in the map, and known to be so by the catalog (I4). */
+int subject_release_space(struct subject *s);
 
 /* ---- check_file.c, check_scrub.c, check_compare.c, check_rebuild.c ---- */
 int check_file(struct check *c, struct cat_file *row); /* takes the row over */

@@ -30,46 +30,41 @@ struct rebuild {
 };
 
 /* ---- one object --------------------------------------------------------------------------- */
-/* The size where nothing but the object tells it: to the end of its last block. */
+/* Are there bytes that are not zero behind `size`, in the block in which it ends? */
+static bool grew_within_block(const struct subject *s, uint64_t size)
+{
+	uint64_t base = round_down_u64(size, BLOCK_BYTES);
+	char block[BLOCK_BYTES];
+
+	if (size == base || map_state(&s->map, base) != BLOCK_DIRTY ||
+	    read_full(s->obj_fd, block, sizeof(block), base) < 0)
+		return false;
+	for (uint64_t i = size - base; i < BLOCK_BYTES; i++)
+		if (block[i])
+			return true;
+	return false;
+}
+
+/* The size as far as it is known; where only the object tells it, to the end of its last block. */
 static uint64_t guess_size(const struct subject *s)
 {
-	uint64_t src = s->src_fd >= 0 ? (uint64_t)s->src_st.st_size : 0, end = 0;
+	uint64_t size = subject_size(s), end = 0;
 
 	for (uint64_t at = 0; (at = map_next_dirty(&s->map, at)) != UINT64_MAX;) {
 		struct map_run run = map_run_at(&s->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
 
 		at = end = run.end;
 	}
-	if (end <= round_up_u64(src, BLOCK_BYTES))
-		return src;
-	return s->obj_fd >= 0 ? min_u64(end, (uint64_t)s->obj_st.st_size) : end;
-}
-
-/* Bytes of the last block that SRC does not have, though the block as such exists there. */
-static bool grew_within_block(struct subject *s)
-{
-	uint64_t src = (uint64_t)s->src_st.st_size, base = round_down_u64(src, BLOCK_BYTES);
-	char block[BLOCK_BYTES];
-
-	if (s->src_fd < 0 || src % BLOCK_BYTES == 0 || map_state(&s->map, base) != BLOCK_DIRTY ||
-	    read_full(s->obj_fd, block, sizeof(block), base) < 0)
-		return false;
-	for (uint64_t i = src - base; i < BLOCK_BYTES; i++)
-		if (block[i])
-			return true;
-	return false;
+	if (end <= round_up_u64(size, BLOCK_BYTES) && !grew_within_block(s, size))
+		return size;
+	return min_u64(max_u64(end, round_up_u64(size, BLOCK_BYTES)),
+		       max_u64(size, (uint64_t)s->obj_st.st_size));
 }
 
 static void mark_conflict(struct subject *s, uint64_t differs)
 {
-	bool owned = s->row.flags & CAT_F_ATTR_OWNED;
-	uint64_t size = guess_size(s);
-
-	if (size == (uint64_t)s->src_st.st_size && grew_within_block(s))
-		size = min_u64(round_up_u64(size, BLOCK_BYTES), (uint64_t)s->obj_st.st_size);
-	if (!owned || round_up_u64(s->row.size_bytes, BLOCK_BYTES) < size)
-		s->row.size_bytes = size;
-	if (!owned)
+	s->row.size_bytes = guess_size(s);
+	if (!(s->row.flags & CAT_F_ATTR_OWNED))
 		s->row.mtime_ns = timespec_ns(s->obj_st.st_mtim);
 	s->row.flags |= CAT_F_ATTR_OWNED | CAT_F_CONFLICT;
 	subject_find(s, "conflict", "mark it as in conflict and keep both",
@@ -143,6 +138,9 @@ static int rebuild_known(struct rebuild *b, struct subject *s, struct witness *t
 	subject_check_presence(s);
 	if (s->src_fd >= 0)
 		subject_adopt_stamp(s);
+	/* What was written since the row was, may be within blocks that were dirty already. */
+	if (differs == 0 && b->c->journal_lost && grew_within_block(s, subject_size(s)))
+		differs = BLOCK_BYTES;
 	if (differs)
 		mark_conflict(s, differs);
 	else if (s->map.dirty_blocks)

@@ -363,45 +363,6 @@ static int commit(struct subject *s)
 	return catalog_commit(cat);
 }
 
-/* Punch the absent parts of one run of data. */
-static int punch_absent(struct subject *s, uint64_t from, uint64_t to)
-{
-	int r = 0;
-
-	for (uint64_t at = from; r == 0 && at < to;) {
-		struct map_run run = map_run_at(&s->map, at, to);
-
-		if (run.state == BLOCK_ABSENT)
-			r = object_punch(s->obj_fd, run.start, run.end - run.start);
-		at = run.end;
-	}
-	return r;
-}
-
-/* I4: the catalog says already that these blocks are absent. */
-int subject_release_space(struct subject *s)
-{
-	int r = 0;
-
-	if (!subject_wants_row(s))
-		return check_remove_object(s->c, s->row.id);
-	if (s->obj_fd < 0)
-		return 0;
-	if (s->map.present_blocks == 0)
-		return ftruncate(s->obj_fd, 0) < 0 ? neg_errno() : 0;
-	for (uint64_t at = 0; r == 0 && (at = check_next_data(s->obj_fd, at)) != UINT64_MAX;) {
-		off_t hole = lseek(s->obj_fd, (off_t)at, SEEK_HOLE);
-		uint64_t end = hole < 0 ? (uint64_t)s->obj_st.st_size : (uint64_t)hole;
-
-		if (end <= at)
-			break;
-		r = punch_absent(s, round_down_u64(at, BLOCK_BYTES),
-				 round_up_u64(end, BLOCK_BYTES));
-		at = end;
-	}
-	return r;
-}
-
 static int repair(struct subject *s)
 {
 	bool changed = subject_changed(s);

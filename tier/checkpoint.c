@@ -4,8 +4,8 @@
  * transaction, together with the position in the journal from which replay must start after it.
  *
  * (1) As leader of the committer, so that no batch is under way: snapshot every such file, remember
- * the journal's position; then batches go on. (2) Sync the objects: data that was durable only in the
- * journal is durable in them now. (3) The transaction. (4) The journal before the position is
+ * the journal's position; then batches go on. (2) Sync the objects: data that was durable only in
+ * the journal is durable in them now. (3) The transaction. (4) The journal before the position is
  * free. Batches that ran since (1) are behind the position and newer than what (3) stores, so
  * replaying them over it gives the newest state. Crash before (3) ends: old catalog, old position.
  */

@@ -273,8 +273,8 @@ static int finish_batch(struct volume *v, struct batch *b)
 }
 
 /*
- * One step of the hand, evict_mutex held. Returns bytes evicted. *ret_barren: a whole round has ended
- * in which nothing could ever have gone (all dirty or pinned).
+ * One step of the hand, evict_mutex held. Returns bytes evicted. *ret_barren: a whole round has
+ * ended in which nothing could ever have gone (all dirty or pinned).
  */
 static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_barren)
 {

@@ -256,7 +256,8 @@ unsigned volume_loaded_files(struct volume *v);
 bool volume_id_in_memory(struct volume *v, uint64_t id);
 
 /* ---- lists ---- */
-/* True if it was not in it. The caller of both holds a reference of its own; f->lock may be held. */
+/* True if it was not in it. The caller of both holds a reference of its own; f->lock may be held.
+ * */
 bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64_t since_ns);
 bool file_list_remove(struct volume *v, struct file_list *l, struct tfile *f);
 struct tfile *file_list_first(struct volume *v, struct file_list *l); /* with a reference */

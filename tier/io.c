@@ -100,6 +100,11 @@ static void touch_absent(struct tfile *f, uint64_t off, uint64_t run_bytes)
 		(void)tfile_promote_later(f, extent * EXTENT_BYTES, EXTENT_BYTES);
 }
 
+static uint64_t next_extent(uint64_t off)
+{
+	return (off / EXTENT_BYTES + 1) * EXTENT_BYTES;
+}
+
 static void account_read(struct tfile *f, uint64_t hit, uint64_t miss)
 {
 	struct volume *v = f->v;
@@ -150,7 +155,7 @@ static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint
 			break;
 		*(run.state == BLOCK_ABSENT ? &miss : &hit) += run.end - run.start;
 		if (run.state == BLOCK_ABSENT)
-			for (uint64_t e = at; e < run.end; e = (e / EXTENT_BYTES + 1) * EXTENT_BYTES)
+			for (uint64_t e = at; e < run.end; e = next_extent(e))
 				touch_absent(f, e, run_bytes);
 		at = run.end;
 	}
@@ -291,7 +296,7 @@ static int mark_written(struct tfile *f, uint64_t start, uint64_t end)
 	int r = tfile_written_locked(f, round_down_u64(start, BLOCK_BYTES),
 				     round_up_u64(end, BLOCK_BYTES), BLOCK_DIRTY);
 
-	for (uint64_t e = start; r == 0 && e < end; e = (e / EXTENT_BYTES + 1) * EXTENT_BYTES)
+	for (uint64_t e = start; r == 0 && e < end; e = next_extent(e))
 		touch_resident_locked(f, e);
 	pthread_mutex_unlock(&f->lock);
 	return r;
@@ -358,8 +363,8 @@ int sync_src_data(struct tfile *f)
 /*
  * The SSD cannot take new data for blocks it holds (full copy-on-write filesystem, failing
  * device): bring them to SRC with the new data in place and forget the SSD's copy. Block by block,
- * so that a failure leaves each block either on the one side or on the other. A write-back under way
- * may be about to write the older data of these blocks: with src_mutex there is none.
+ * so that a failure leaves each block either on the one side or on the other. A write-back under
+ * way may be about to write the older data of these blocks: with src_mutex there is none.
  */
 #define NEEDS_SRC_MUTEX 1
 

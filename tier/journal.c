@@ -248,7 +248,9 @@ void journal_rewind(struct journal *j, const struct journal_pos *pos)
 
 void journal_position(const struct journal *j, struct journal_pos *ret_pos)
 {
-	*ret_pos = j->broken ? (struct journal_pos){ .slot = j->head.slot } : j->head;
+	*ret_pos = j->head;
+	if (j->broken)
+		*ret_pos = (struct journal_pos){ .slot = j->head.slot };
 }
 
 /* ---- room --------------------------------------------------------------------------------- */

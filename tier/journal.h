@@ -4,7 +4,8 @@
  *
  * The catalog is a checkpoint; the journal has what was made durable since. It is a redo log of row
  * images (a file row, a map group) and of small data, so replaying it twice, or over a catalog that
- * is newer in part, gives the same state. Layout, little-endian, in the file `journal.0` or `journal.1`:
+ * is newer in part, gives the same state. Layout, little-endian, in the file `journal.0` or
+ * `journal.1`:
  *
  *   block 0   header: magic "HFSJRNL1", u32 version, u32 0, u64 file size, 16 bytes journal id,
  *             u64 XXH3 of the 40 bytes before it

@@ -98,8 +98,8 @@ static int check_punch(struct layout *l, char *error, size_t size)
 	(void)unlinkat(l->dir_fd, name, 0);
 	if (r == -EOPNOTSUPP)
 		snprintf(error, size,
-			 "%s: this filesystem cannot punch holes (fallocate); use ext4, xfs, btrfs, "
-			 "f2fs or tmpfs for the SSD",
+			 "%s: this filesystem cannot punch holes (fallocate); use ext4, xfs, "
+			 "btrfs, f2fs or tmpfs for the SSD",
 			 l->path);
 	else if (r < 0)
 		snprintf(error, size, "%s: cannot write to the SSD: %s", l->path, strerror(-r));

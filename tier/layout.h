@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * layout.h - the volume's directory on the SSD: SSD/volumes/<volume-id>/{lock, catalog.db, objects/}.
+ * layout.h - the volume's directory on the SSD: SSD/volumes/<volume-id>/{lock, catalog.db,
+ * objects/}.
  *
  * The volume id is a hash of SRC's filesystem UUID and the identity of SRC's root directory, so the
  * same tree finds its volume again wherever it is mounted. All functions return -errno and put one

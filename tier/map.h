@@ -16,7 +16,8 @@
  *             still say clean for it, so writing there counts as overwriting a clean block (I2),
  *             and its space is not released yet (I4)
  *   unsynced  present blocks whose data is not durable yet, neither in object nor journal (I1)
- *   seq       the map's clock at the last change of the durable part; committed_seq and checkpoint_seq are what
+ *   seq       the map's clock at the last change of the durable part; committed_seq and
+ * checkpoint_seq are what
  *             of it journal or catalog, and the catalog, have (0 = no row of this group)
  */
 #ifndef HYBRIDFS_TIER_MAP_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a mount after a crash has to settle. Mounting itself only lists the files whose durable state
- * is dirty (they must be in memory, for their attributes); maps are settled when they are loaded, by
- * the first user or by recover_step() in the background; orphaned objects and leaked space are
- * swept in the background too.
+ * What a mount after a crash has to settle. Mounting itself only lists the files whose durable
+ * state is dirty (they must be in memory, for their attributes); maps are settled when they are
+ * loaded, by the first user or by recover_step() in the background; orphaned objects and leaked
+ * space are swept in the background too.
  *
  * Settling a map (I6), for every group with an intent: an extent without dirty blocks and with a
  * valid checksum is clean if the object still has that content. Otherwise its clean blocks are

@@ -37,9 +37,11 @@ static void tick(struct volume *v, int64_t now_ns)
 	uint64_t written = atomic_load(&v->written_back_bytes);
 
 	pthread_mutex_lock(&v->lists_lock);
-	v->minutes[v->minute] = (struct hit_minute){ .hits = hits - v->last_hits,
-						     .misses = misses - v->last_misses,
-						     .written_back = written - v->last_written_back };
+	v->minutes[v->minute] = (struct hit_minute){
+		.hits = hits - v->last_hits,
+		.misses = misses - v->last_misses,
+		.written_back = written - v->last_written_back,
+	};
 	v->minute = (v->minute + 1) % 60;
 	v->last_hits = hits;
 	v->last_misses = misses;

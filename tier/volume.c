@@ -139,7 +139,7 @@ static int set_cap(struct volume *v, char *error, size_t error_size)
 	cap = min_u64(cap, avail > reserve ? avail - reserve : 0);
 	if (cap < CAP_MIN_BYTES) {
 		snprintf(error, error_size,
-			 "%s: too little room on the SSD: %llu KiB can be used, 1024 KiB are needed",
+			 "%s: too little room on the SSD: %llu KiB can be used, 1024 are needed",
 			 v->dir_path, (unsigned long long)cap / 1024);
 		return -ENOSPC;
 	}
@@ -208,7 +208,7 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 		r = catalog_max_id(v->cat, &max);
 	if (r < 0) {
 		snprintf(error, error_size,
-			 "%s/catalog.db: %s; hybridfs check --repair can rebuild it from the objects",
+			 "%s/catalog.db: %s; hybridfs check --repair rebuilds it from the objects",
 			 v->dir_path, r == -EUCLEAN ? "damaged" : strerror(-r));
 		return r;
 	}
@@ -383,10 +383,11 @@ int volume_statvfs(struct volume *v, struct statvfs *ret)
 
 static void sum_minutes(const struct volume *v, unsigned n, struct hit_minute *ret)
 {
+	uint64_t written = atomic_load(&v->written_back_bytes);
+
 	*ret = (struct hit_minute){ .hits = atomic_load(&v->hits) - v->last_hits,
 				    .misses = atomic_load(&v->misses) - v->last_misses,
-				    .written_back =
-					    atomic_load(&v->written_back_bytes) - v->last_written_back };
+				    .written_back = written - v->last_written_back };
 	for (unsigned i = 0; i < n; i++) {
 		const struct hit_minute *m = &v->minutes[(v->minute + 59 - i) % 60];
 

@@ -6,8 +6,8 @@
  * durably, if its dirty state is durable; (3) extent by extent in ascending order: under a shared
  * reservation set `wb` on the dirty blocks and read the extent from the object; write the dirty
  * runs to SRC; (4) sync SRC, with the owned mtime set first when nothing dirty remains; (5) blocks
- * which still have `wb` - nothing wrote them since (3) - become clean, and extents not touched since
- * get their checksum (I3). The catalog learns it with the next commit.
+ * which still have `wb` - nothing wrote them since (3) - become clean, and extents not touched
+ * since get their checksum (I3). The catalog learns it with the next commit.
  * Crash before that commit: the blocks are dirty in the catalog and are written again.
  * src_mutex is held throughout, so no cut or hole of ours is undone by data read before it.
  */
@@ -155,8 +155,8 @@ static bool covers_all_locked(const struct tfile *f)
 	return true;
 }
 
-/* A hole at the end of the file: no block of it was written, but the size is that of the mount. Under
- * a reservation of everything, so that no write to SRC behind it is cut off again. */
+/* A hole at the end of the file: no block of it was written, but the size is that of the mount.
+ * Under a reservation of everything, so that no write to SRC behind it is cut off again. */
 static int grow_src(struct tfile *f)
 {
 	struct range all;
@@ -377,7 +377,7 @@ static int gone_from_src(struct tfile *f)
 	uint64_t dirty = f->map.dirty_blocks * BLOCK_BYTES;
 
 	pthread_mutex_unlock(&f->lock);
-	volume_log(f->v, 6, "%s: no longer in SRC; its copy (%llu bytes not written back) is dropped",
+	volume_log(f->v, 6, "%s: no longer in SRC; its copy (%llu bytes of it newer) is dropped",
 		   f->path ? f->path : "(no path)", (unsigned long long)dirty);
 	tfile_dead(f);
 	return 0;

@@ -46,7 +46,7 @@ static const char usage_text[] =
 	"  --piece BYTES       after kill -9 a long write may have ended at a multiple [65536]\n"
 	"  --daemon-log FILE   where the daemon's output goes\n"
 	"  --on-fail COMMAND   run after a report, before unmounting; $DAEMON_PID is set\n"
-	"  --sabotage KIND     damage the mount once, to see the test fail:\n";
+	"  --sabotage KIND     damage the mount, to see the test fail:\n";
 
 static const char usage_end[] =
 	"  --verbose           print each operation\n"

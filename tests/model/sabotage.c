@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The test of the test: damage that a broken filesystem could do, done once on purpose. A run with
- * --sabotage must end with a difference; if it does not, the program exits with 3.
+ * The test of the test: damage that a broken filesystem could do, done on purpose. A run with
+ * --sabotage must end with a difference; if it does not, the program exits with 3. Damage done
+ * between two steps is repeated until it is noticed, since the next step may happen to undo it.
  */
 #include "model.h"
 
@@ -72,10 +73,11 @@ void sabotage_list(FILE *f)
 		fprintf(f, "  %2d %-9s %s\n", i, kind_names[i], kind_help[i]);
 }
 
+#define AGAIN_AFTER 64
+
 static void done(struct world *w, const char *path)
 {
 	w->sabotaged_at = w->step;
-	w->sabotage = NONE;
 	printf("modeltest: sabotage at step %llu: %s\n", (unsigned long long)w->step, path);
 }
 
@@ -146,7 +148,7 @@ static bool damage(struct world *w, const char *path, const struct node *n)
 	case ZEROS:
 		return where && punch_data(path, n->size);
 	case MTIME:
-		return utimensat(AT_FDCWD, path, NULL, 0) == 0;
+		return !n->lazy_mtime && utimensat(AT_FDCWD, path, NULL, 0) == 0;
 	case INODE:
 		return n->links == 1 && !n->handles && replace(path);
 	case MODE:
@@ -168,8 +170,10 @@ void sabotage_step(struct world *w)
 
 	if (!e || w->offline)
 		return;
-	if (damage(w, path_at(w, MNT, e->dir, e->name, path), e->node))
-		done(w, path);
+	if (!damage(w, path_at(w, MNT, e->dir, e->name, path), e->node))
+		return;
+	done(w, path);
+	w->sabotage_step = w->step + AGAIN_AFTER;
 }
 
 bool sabotage_truncate(struct world *w)
@@ -177,6 +181,7 @@ bool sabotage_truncate(struct world *w)
 	if (!due(w, TRUNCATE))
 		return false;
 	done(w, "a truncate is left out");
+	w->sabotage = NONE;
 	return true;
 }
 

@@ -399,6 +399,37 @@ static void journal_lost(void)
 	world_release();
 }
 
+/* The catalog knows the dirty data of a checkpoint, and not what came after. */
+static void journal_lost_after_a_checkpoint(void)
+{
+	struct tfile *f[2];
+
+	world_new();
+	CHECK(engine_open(64u << 20));
+	for (int i = 0; i < 2; i++)
+		f[i] = engine_use(w.files[GROWN + i].name);
+	engine_write(f[0], &w.files[GROWN], 20000, 100);
+	engine_write(f[1], &w.files[NEW], 500, 100);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(tfile_fsync(f[i], false), 0);
+		engine_unuse(f[i]);
+	}
+	save_ssd();
+	engine_close();
+	restore_ssd();
+	shell("rm '%s'/journal.*", volume_path());
+	CHECK_EQ(run_check(REPAIR), 0);
+	CHECK(find("journal-lost", NULL) && find("conflict", "grown"));
+	CHECK_EQ(w.result.findings, 2);
+	CHECK_EQ(flags_of("dirty"), CAT_F_ATTR_OWNED);
+	CHECK_EQ(flags_of("dir"), CAT_F_PINNED | CAT_F_DIR);
+	w.files[GROWN].data = realloc(w.files[GROWN].data, 20480);
+	memset(w.files[GROWN].data + w.files[GROWN].size, 0, 380);
+	w.files[GROWN].size = 20480;
+	look_by_mount();
+	world_release();
+}
+
 /* ---- rows and SRC ------------------------------------------------------------------------- */
 static void src_gone(void)
 {
@@ -817,7 +848,9 @@ UNIT_MAIN({ "good_volume", good_volume }, { "no_volume_or_mounted", no_volume_or
 	  { "catalog_lost_and_descriptions_too", catalog_lost_and_descriptions_too },
 	  { "crashed", crashed },
 	  { "crashed_with_data_in_the_journal", crashed_with_data_in_the_journal },
-	  { "journal_lost", journal_lost }, { "src_gone", src_gone }, { "src_gone_and_object_too", src_gone_and_object_too },
+	  { "journal_lost", journal_lost },
+	  { "journal_lost_after_a_checkpoint", journal_lost_after_a_checkpoint },
+	  { "src_gone", src_gone }, { "src_gone_and_object_too", src_gone_and_object_too },
 	  { "src_changed", src_changed },
 	  { "src_changed_under_dirty_data", src_changed_under_dirty_data },
 	  { "src_unreadable", src_unreadable }, { "both_unreadable", both_unreadable },

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * fdcache.h - O_PATH descriptors of the inodes in use: a bounded number of them, least recently
- * used first out, and none that was idle for FD_IDLE_S seconds (a descriptor keeps the space of a file
- * that somebody deletes in SRC, and SRC's filesystem busy).
+ * used first out, and none that was idle for FD_IDLE_S seconds (a descriptor keeps the space of a
+ * file that somebody deletes in SRC, and SRC's filesystem busy).
  *
  * An inode whose last name went away through the mount keeps its descriptor until the kernel
  * forgets it, because nothing else could open it again: stat of a deleted file, a deleted working

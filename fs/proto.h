@@ -6,8 +6,8 @@
  * placement that cost others (demote, pin, unpin) further need the owner of the file or root, a
  * mount-wide flush needs root or the mount's owner: else EPERM. All structures are fixed-size,
  * little surprises: integers in host order, no pointers. A daemon of another protocol version
- * answers EPROTO to HFS_IOC_VERSION's `version` mismatch; unknown requests are ENOTTY, which is also
- * what any other filesystem says (the "not on a hybridfs mount" case; verify with VERSION's magic).
+ * answers EPROTO to HFS_IOC_VERSION's `version` mismatch; unknown requests are ENOTTY, which is
+ * also what any other filesystem says (the "not on a hybridfs mount" case; verify with VERSION's magic).
  *
  * Long work is done in bounded steps: the command loops, passing `next` back, so a signal between
  * two steps stops it cleanly and progress can be drawn. Each step is synchronous and takes about
@@ -35,7 +35,8 @@ struct hfs_file_stat {
 	uint64_t size_bytes, ssd_bytes, dirty_bytes, pinned_bytes;
 	uint64_t heat;	       /* sum over the extents, see tier/policy.h */
 	uint64_t ino;
-	uint8_t is_regular, pinned /* whole file, or a directory's own pin */, passthrough, conflict;
+	uint8_t is_regular, pinned; /* pinned: the whole file, or a directory's own pin */
+	uint8_t passthrough, conflict;
 	uint8_t pad[4];
 	char why_not_passthrough[64]; /* "" when passthrough is 1 */
 };

@@ -7,8 +7,10 @@
  * change a range only under an exclusive reservation. Blocks become present only after the data is
  * in the object. README.md has the steps and their crash cases.
  */
-#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tier/internal.h"
 
@@ -164,15 +166,23 @@ static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint
 	return r < 0 ? r : (ssize_t)(at - off);
 }
 
-/* A read of SRC at EOF costs no I/O and makes SRC's filesystem apply its own atime rule. */
+/*
+ * Our descriptor of SRC does not move its atime: completing a block or promoting it is nobody's
+ * read. For a user's read one that does is opened for a moment: a read at EOF costs no I/O and makes
+ * SRC's filesystem apply its own rule. Once per open file; failing is no failure of the read.
+ */
 static void touch_atime(struct tfile *f, struct tier_stream *s, uint64_t size)
 {
-	char c;
+	char name[32], c;
 
 	if (s->atime_touched)
 		return;
 	s->atime_touched = true;
-	(void)!pread(f->src_fd, &c, 1, (off_t)(size + GROUP_BYTES));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", f->src_fd);
+	_cleanup_close_ int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd >= 0)
+		(void)!pread(fd, &c, 1, (off_t)(size + GROUP_BYTES));
 }
 
 ssize_t tfile_read(struct tfile *f, struct tier_stream *s, void *buf, size_t len, uint64_t off)
@@ -279,20 +289,32 @@ static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
 	return r;
 }
 
-/* What a write changed besides the data: size and times. */
-static void note_write_locked(struct tfile *f, uint64_t end)
+/*
+ * The time of a write is what the kernel has just given the object: its clock for time-stamps is one
+ * for all filesystems, finer than CLOCK_REALTIME_COARSE when somebody looks, and never behind what
+ * it has shown already. A filesystem with coarse stamps on the SSD is not asked.
+ */
+static struct timespec time_of_write(struct tfile *f)
 {
+	struct timespec wall = volume_wall(f->v);
+	struct stat st;
+
+	if (fstat(f->obj_fd, &st) < 0 || timespec_ns(st.st_mtim) < timespec_ns(wall) - SECOND_NS / 50)
+		return wall;
+	return st.st_mtim;
+}
+
+static int mark_written(struct tfile *f, uint64_t start, uint64_t end)
+{
+	struct timespec now = time_of_write(f);
+
+	pthread_mutex_lock(&f->lock);
 	if (end > f->size) {
 		f->size = end;
 		f->data_seq++;
 	}
 	tfile_set_mtime_locked(f);
-}
-
-static int mark_written(struct tfile *f, uint64_t start, uint64_t end)
-{
-	pthread_mutex_lock(&f->lock);
-	note_write_locked(f, end);
+	f->mtime = f->ctime = now;
 	int r = tfile_written_locked(f, round_down_u64(start, BLOCK_BYTES),
 				     round_up_u64(end, BLOCK_BYTES), BLOCK_DIRTY);
 

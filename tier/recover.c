@@ -79,7 +79,7 @@ static uint64_t differing(struct settling *s, const struct map_group *g, unsigne
 	char ours[BLOCK_BYTES], theirs[BLOCK_BYTES];
 
 	if (!s->src_tried)
-		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK);
+		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK | O_NOATIME);
 	s->src_tried = true;
 	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++) {
 		uint64_t off = base + b * BLOCK_BYTES;
@@ -217,8 +217,6 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	/* Where SRC may have been changed under it nobody can tell a good copy from a bad one. */
 	if (f->busy)
 		drop_clean_locked(f);
-	if (f->busy && f->attr_owned && !f->truncate_pending)
-		f->size_known = false; /* SRC may be longer, by a write that went past us */
 	pthread_mutex_unlock(&f->lock);
 	return 0;
 }

@@ -72,7 +72,8 @@ static void init_from_row(struct tfile *f, const struct cat_file *row)
 	f->stamp_stale = f->busy || f->truncate_pending;
 	if (f->attr_owned) {
 		f->size = row->size_bytes;
-		f->size_known = true;
+		/* While SRC was being changed it may have become longer, by a write past us. */
+		f->size_known = !f->busy || f->truncate_pending;
 		f->mtime = f->ctime = ns_timespec(row->mtime_ns);
 		f->ctime_kept = true;
 	}
@@ -684,8 +685,11 @@ int tfile_open_src(struct tfile *f, int flags)
 /* `f->load_mutex` held: one opener at a time. */
 static int open_src(struct tfile *f, bool writable)
 {
-	int fd = tfile_open_src(f, (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
+	int flags = (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK;
+	int fd = tfile_open_src(f, flags | O_NOATIME);
 
+	if (fd == -EPERM) /* not ours, and we are not root */
+		fd = tfile_open_src(f, flags);
 	if (fd < 0)
 		return fd;
 	if (f->src_fd < 0) {

@@ -159,9 +159,11 @@ hfs_program() {
 hfs_mounted() {
 	local dir
 
-	dir=$(realpath -ms "${1-$MNT}")
-	awk -v dir="${dir// /\\040}" '
-		$5 == dir { for (i = 7; $i != "-"; i++); type = $(i + 1) }
+	# As the kernel writes it: white space and backslashes in octal.
+	dir=$(realpath -msz "${1-$MNT}" | sed -z 's/\\/\\134/g; s/ /\\040/g; s/\t/\\011/g; s/\n/\\012/g' |
+		tr -d '\0')
+	dir=$dir awk '
+		$5 == ENVIRON["dir"] { for (i = 7; $i != "-"; i++); type = $(i + 1) }
 		END { exit type !~ /^fuse/ }' /proc/self/mountinfo
 }
 

@@ -153,11 +153,13 @@ out:
 	n->mtime[REF] = now[REF];
 }
 
-#define SAME(field, fmt)                                                                           \
-	do {                                                                                       \
-		if (a->field != b->field)                                                          \
-			fail(w, #field " of %s is " fmt " on the mount, " fmt " on the reference", \
-			     path_of(w, MNT, n, path), a->field, b->field);                        \
+#define SAME(field, fmt)                                                           \
+	do {                                                                       \
+		if (a->field != b->field)                                          \
+			fail(w,                                                    \
+			     #field " of %s (#%u): " fmt " on the mount, " fmt     \
+				    " on the reference",                           \
+			     path_of(w, MNT, n, path), n->id, a->field, b->field); \
 	} while (0)
 
 static void compare_stat(struct world *w, struct node *n, const struct stat *a,

@@ -162,6 +162,7 @@ static int do_remove(fuse_req_t req, fuse_ino_t parent, const char *name, int fl
 
 /* ---- renaming ------------------------------------------------------------------------------ */
 struct move {
+	fuse_req_t req;
 	struct fs *fs;
 	struct inode *from_dir, *to_dir; /* borrowed */
 	int from_fd, to_fd;		 /* borrowed */
@@ -267,6 +268,22 @@ static void after_move(struct move *m, const char *old_path)
 		volume_paths_renamed(fs->volume, old_path, new_path);
 }
 
+/* The whiteout that is left at the old name belongs to the caller. */
+static int move_in_src(struct move *m)
+{
+	bool makes = m->flags & RENAME_WHITEOUT;
+	struct creds creds;
+	int r = makes ? creds_enter(m->req, 0, 0, &creds) : 0;
+
+	if (r < 0)
+		return r;
+	if (renameat2(m->from_fd, m->from, m->to_fd, m->to, m->flags) < 0)
+		r = neg_errno();
+	if (makes)
+		creds_leave(&creds);
+	return r;
+}
+
 static int move_open_dirs(struct move *m)
 {
 	int r = move_open(m);
@@ -280,8 +297,8 @@ static int move_open_dirs(struct move *m)
 	_cleanup_free_ char *old_path = m->fs->src.by_handle ? NULL : dir_path(m);
 
 	r = move_begin(m);
-	if (r == 0 && renameat2(m->from_fd, m->from, m->to_fd, m->to, m->flags) < 0)
-		r = neg_errno();
+	if (r == 0)
+		r = move_in_src(m);
 	subject_end(&m->source);
 	subject_end(&m->target);
 	if (r == 0)
@@ -310,7 +327,8 @@ static int do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_i
 		     const char *new_name, unsigned flags)
 {
 	struct fs *fs = fs_of(req);
-	struct move m = { .fs = fs,
+	struct move m = { .req = req,
+			  .fs = fs,
 			  .from = name,
 			  .to = new_name,
 			  .flags = flags,
@@ -318,7 +336,7 @@ static int do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_i
 			  .target = SUBJECT_INIT };
 	int r = -ESTALE;
 
-	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT))
 		return -EINVAL;
 	m.from_dir = inode_get(&fs->inodes, parent);
 	m.to_dir = inode_get(&fs->inodes, new_parent);

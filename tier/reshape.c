@@ -238,6 +238,9 @@ static int reshape_src(struct tfile *f, int mode, uint64_t off, uint64_t len)
 
 	if (r < 0)
 		return r;
+	/* SRC may be shorter than the file, whose end is on the SSD: no size in between. */
+	if (off + len <= tfile_size(f))
+		mode |= FALLOC_FL_KEEP_SIZE;
 	r = fallocate(f->src_fd, mode, (off_t)off, (off_t)len) < 0 ? neg_errno() : 0;
 	bool known = fstat(f->src_fd, &st) == 0;
 

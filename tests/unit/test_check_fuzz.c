@@ -467,7 +467,7 @@ static void corrupt_at_random(bool crashed)
 	for (int i = 0; i < FILES; i++)
 		snprintf(objects[i], sizeof(objects[i]), "%s/objects/%02d/%016d", volume_path(),
 			 i + 1, i + 1);
-	w.seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 12345;
+	w.seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 0x12345;
 	for (unsigned i = 0; i < rounds; i++) {
 		uint64_t seed = w.seed;
 		int failures = unit_failures;

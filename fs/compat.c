@@ -83,9 +83,9 @@ static void patch_reply(const char *request, size_t request_len, char *reply, si
 	const struct fuse_in_header *in = (const struct fuse_in_header *)request;
 	const struct fuse_out_header *out = (const struct fuse_out_header *)reply;
 
-	if (in->opcode != FUSE_INIT || out->error != 0 ||
-	    request_len < sizeof(*in) + sizeof(struct fuse_init_in) ||
-	    len < sizeof(*out) + sizeof(struct fuse_init_out))
+	if (request_len < sizeof(*in) + sizeof(struct fuse_init_in) ||
+	    len < sizeof(*out) + sizeof(struct fuse_init_out) || in->opcode != FUSE_INIT ||
+	    out->error != 0)
 		return;
 	patch((const struct fuse_init_in *)(request + sizeof(*in)),
 	      (struct fuse_init_out *)(reply + sizeof(*out)), want_passthrough, ret);
@@ -118,7 +118,7 @@ int compat_init(struct fuse_session *session, bool want_passthrough, struct comp
 	 * happens before the request that follows from it. */
 	_cleanup_close_ int real = dup(fuse_session_fd(session));
 	_cleanup_free_ char *request = malloc(REQUEST_BYTES);
-	_cleanup_free_ char *reply = malloc(REPLY_BYTES);
+	_cleanup_free_ char *reply = calloc(1, REPLY_BYTES);
 
 	if (real < 0 || !request || !reply) {
 		log_line(LOG_WARNING, "kernel features beyond libfuse are off: %s",

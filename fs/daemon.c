@@ -418,10 +418,23 @@ static int wait_for_daemon(int fd, pid_t pid)
 	return MOUNT_SYSTEM;
 }
 
+/* What we open must not get the number of a standard stream that the caller had closed. */
+static void fill_stdio(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
 int daemon_run(const struct mount_options *o)
 {
 	int ends[2];
 
+	fill_stdio();
 	if (o->foreground)
 		return serve(o, -1);
 	if (pipe2(ends, O_CLOEXEC) < 0)

@@ -9,26 +9,43 @@
 /* Requests that the kernel may send ahead (read-ahead, asynchronous direct I/O). */
 #define BACKGROUND_MAX 64
 
-/* ---- negotiation --------------------------------------------------------------------------- */
+/* ---- negotiation ---------------------------------------------------------------------------- */
+/* libfuse >= 3.17 does not like both ways of setting flags in one program. */
+static void set_flags(struct fuse_conn_info *conn, uint64_t flags, bool on)
+{
+#if HAVE_FUSE_SET_FEATURE_FLAG
+	for (uint64_t bit = 1; bit; bit <<= 1) {
+		if ((flags & bit) && on)
+			fuse_set_feature_flag(conn, bit);
+		else if (flags & bit)
+			fuse_unset_feature_flag(conn, bit);
+	}
+#else
+	if (on)
+		conn->want |= (unsigned)flags & conn->capable;
+	else
+		conn->want &= ~(unsigned)flags;
+#endif
+}
+
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	unsigned want = FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK |
-			FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_CACHE_SYMLINKS |
-			FUSE_CAP_IOCTL_DIR | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO |
-			FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
-			FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV;
-
 	(void)userdata;
-	conn->want |= want & conn->capable;
+	set_flags(conn,
+		  FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK |
+			  FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_IOCTL_DIR | FUSE_CAP_ATOMIC_O_TRUNC |
+			  FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
+			  FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV,
+		  true);
+#if HAVE_FUSE_SET_FEATURE_FLAG
+	set_flags(conn, FUSE_CAP_HANDLE_KILLPRIV_V2, true);
+#endif
 	/* Pages are dropped when we say so (notify.h), not whenever an mtime moved: what the tier
 	 * writes back moves it in SRC, and it is the same content. */
-	conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE |
-				  FUSE_CAP_SPLICE_READ);
-	if (!(conn->capable & FUSE_CAP_EXPLICIT_INVAL_DATA))
-		conn->want |= FUSE_CAP_AUTO_INVAL_DATA & conn->capable;
-#if HAVE_FUSE_SET_FEATURE_FLAG
-	fuse_set_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
-#endif
+	set_flags(conn, FUSE_CAP_EXPLICIT_INVAL_DATA, true);
+	if (conn->capable & FUSE_CAP_EXPLICIT_INVAL_DATA)
+		set_flags(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
+	set_flags(conn, FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ, false);
 	conn->max_write = IO_BYTES;
 	conn->max_background = BACKGROUND_MAX;
 }

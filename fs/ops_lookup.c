@@ -56,7 +56,7 @@ int lookup_fd(struct fs *fs, int fd, struct inode *parent, const char *name,
 
 	if (!i)
 		return -ENOMEM;
-	if (parent)
+	if (parent && name)
 		inode_add_name(&fs->inodes, i, parent, name);
 	r = attr_overlay(fs, i, fd, &st);
 	if (r == 0)

@@ -7,7 +7,8 @@
  * mount-wide flush needs root or the mount's owner: else EPERM. All structures are fixed-size,
  * little surprises: integers in host order, no pointers. A daemon of another protocol version
  * answers EPROTO to HFS_IOC_VERSION's `version` mismatch; unknown requests are ENOTTY, which is
- * also what any other filesystem says (the "not on a hybridfs mount" case; verify with VERSION's magic).
+ * also what any other filesystem says (the "not on a hybridfs mount" case; verify with VERSION's
+ * magic).
  *
  * Long work is done in bounded steps: the command loops, passing `next` back, so a signal between
  * two steps stops it cleanly and progress can be drawn. Each step is synchronous and takes about

@@ -272,7 +272,7 @@ run_model() {
 	owning=(-n "$program" --tool "$PWD/build/$variant/hybridfs" --src @SRC@ --ssd @SSD@
 		--mnt @MNT@ --ref @REF@ --daemon-log @LOG@ --tier-ops)
 	run_mounted "model" "${owning[@]}" --remounts --steps "$1" --seed "$CI_MODEL_SEED"
-	run_mounted "model with kill -9" "${owning[@]}" --kills --kill-every 500 \
+	run_mounted "model with kill -9" "${owning[@]}" --kills --lax-kill --kill-every 500 \
 		--steps "$(($1 / 2))" --seed "$((CI_MODEL_SEED + 1))"
 	run_mounted "model under stress" "$program" --stress 4 --seconds "$CI_STRESS_S" --mnt @MNT@
 }

@@ -228,6 +228,7 @@ int evict_range(struct tfile *f, uint64_t start, uint64_t end, uint64_t *ret_byt
 }
 
 struct batch {
+	const struct tfile *keep; /* to be left alone; may be NULL */
 	struct tfile *files[EVICT_FILES_PER_STEP];
 	unsigned n;
 	uint64_t bytes;
@@ -250,7 +251,8 @@ static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 	cat_file_release(&row);
 	if (!f)
 		return true;
-	uint64_t bytes = tfile_load_map(f) == 0 ? evict_from_file(f, want, &b->useful) : 0;
+	bool skip = f == b->keep || tfile_load_map(f) < 0;
+	uint64_t bytes = skip ? 0 : evict_from_file(f, want, &b->useful);
 
 	b->bytes += bytes;
 	if (bytes)
@@ -276,9 +278,10 @@ static int finish_batch(struct volume *v, struct batch *b)
  * One step of the hand, evict_mutex held. Returns bytes evicted. *ret_barren: a whole round has
  * ended in which nothing could ever have gone (all dirty or pinned).
  */
-static int64_t evict_some(struct volume *v, uint64_t want, bool *ret_barren)
+static int64_t evict_some(struct volume *v, uint64_t want, const struct tfile *keep,
+			  bool *ret_barren)
 {
-	struct batch b = { 0 };
+	struct batch b = { .keep = keep };
 	unsigned visited = 0;
 	bool more = true;
 
@@ -308,7 +311,7 @@ int evict_step(struct volume *v, int64_t now_ns)
 	/* Somebody else moving the hand does our work. */
 	if (!want || now_ns < v->evict_retry_ns || pthread_mutex_trylock(&v->evict_mutex) != 0)
 		return 0;
-	int64_t r = evict_some(v, want, &barren);
+	int64_t r = evict_some(v, want, NULL, &barren);
 
 	pthread_mutex_unlock(&v->evict_mutex);
 	if (r < 0 || barren)
@@ -319,7 +322,7 @@ int evict_step(struct volume *v, int64_t now_ns)
 /* Rounds of the hand that cool any extent down to nothing. */
 #define COOL_ROUNDS 9
 
-int evict_room(struct volume *v, uint64_t bytes)
+int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep)
 {
 	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
 	unsigned rounds = 0;
@@ -329,7 +332,7 @@ int evict_room(struct volume *v, uint64_t bytes)
 	while (r == 0 && atomic_load(&v->used_blocks) * BLOCK_BYTES + bytes > cap) {
 		uint64_t before = v->evict_cursor;
 		bool barren;
-		int64_t got = evict_some(v, bytes, &barren);
+		int64_t got = evict_some(v, bytes, keep, &barren);
 
 		rounds += v->evict_cursor <= before;
 		if (got < 0)

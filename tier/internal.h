@@ -31,6 +31,8 @@
 #include "tier/volume.h"
 
 #define SECOND_NS 1000000000ll
+/* How far apart clocks for time-stamps may be that are the same clock. */
+#define CLOCK_SKEW_NS (SECOND_NS / 50)
 /* Uncommitted changes older than this are committed by the background (as ext4's commit=5). */
 #define COMMIT_INTERVAL_NS (5 * SECOND_NS)
 /* Files without a reference that stay in memory for their next open. */
@@ -322,7 +324,8 @@ int promote_queue_step(struct volume *v);
 int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to, bool background,
 		   uint64_t *ret_bytes);
 int evict_step(struct volume *v, int64_t now_ns);
-int evict_room(struct volume *v, uint64_t bytes); /* make room; -ENOSPC */
+/* Make room, but not at the cost of `keep` (may be NULL). -ENOSPC. */
+int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep);
 int evict_range(struct tfile *f, uint64_t start, uint64_t end, uint64_t *ret_bytes);
 int reclaim_file(struct tfile *f); /* release the object's space of absent blocks (I4) */
 int reclaim_step(struct volume *v);

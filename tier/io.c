@@ -168,8 +168,8 @@ static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint
 
 /*
  * Our descriptor of SRC does not move its atime: completing a block or promoting it is nobody's
- * read. For a user's read one that does is opened for a moment: a read at EOF costs no I/O and makes
- * SRC's filesystem apply its own rule. Once per open file; failing is no failure of the read.
+ * read. For a user's read one that does is opened for a moment: a read at EOF costs no I/O and
+ * makes SRC's filesystem apply its own rule. Once per open file; failing is no failure of the read.
  */
 static void touch_atime(struct tfile *f, struct tier_stream *s, uint64_t size)
 {
@@ -290,18 +290,18 @@ static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
 }
 
 /*
- * The time of a write is what the kernel has just given the object: its clock for time-stamps is one
- * for all filesystems, finer than CLOCK_REALTIME_COARSE when somebody looks, and never behind what
- * it has shown already. A filesystem with coarse stamps on the SSD is not asked.
+ * The time of a write is what the kernel has just given the object: its clock for time-stamps is
+ * one for all filesystems, finer than CLOCK_REALTIME_COARSE when somebody looks, and never behind
+ * what it has shown already. A filesystem with coarse stamps on the SSD is not asked.
  */
 static struct timespec time_of_write(struct tfile *f)
 {
 	struct timespec wall = volume_wall(f->v);
 	struct stat st;
 
-	if (fstat(f->obj_fd, &st) < 0 || timespec_ns(st.st_mtim) < timespec_ns(wall) - SECOND_NS / 50)
+	if (fstat(f->obj_fd, &st) < 0)
 		return wall;
-	return st.st_mtim;
+	return timespec_ns(st.st_mtim) < timespec_ns(wall) - CLOCK_SKEW_NS ? wall : st.st_mtim;
 }
 
 static int mark_written(struct tfile *f, uint64_t start, uint64_t end)

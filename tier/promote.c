@@ -156,13 +156,16 @@ static int install_if_unchanged(struct tfile *f, const char *buf, uint64_t base,
 		return -EAGAIN;
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+	bool refused = f->conflict || f->sync_failed;
 	bool same = token == f->src_seq && !f->src_inflight && !f->conflict && !f->dead &&
 		    !f->truncate_pending && !f->sync_failed;
 	bool removal = g && g->removal;
 
 	mask &= absent_mask_locked(f, base);
 	pthread_mutex_unlock(&f->lock);
-	if (!same || removal) {
+	if (refused) {
+		r = -EBUSY;
+	} else if (!same || removal) {
 		r = -EAGAIN;
 	} else {
 		r = mask ? tfile_make_object(f) : 0;
@@ -189,14 +192,15 @@ static int settle_removal(struct tfile *f, uint64_t base)
 	return removal ? commit_file(f) : 0;
 }
 
-static int make_room(struct volume *v, uint64_t bytes, bool background)
+static int make_room(struct tfile *f, uint64_t bytes, bool background)
 {
+	struct volume *v = f->v;
 	uint64_t used = atomic_load(&v->used_blocks) * BLOCK_BYTES;
 	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
 
 	if (background)
 		return policy_room_to_promote(&v->opt, used, cap, bytes) ? 0 : -ENOSPC;
-	return used + bytes <= cap ? 0 : evict_room(v, bytes);
+	return used + bytes <= cap ? 0 : evict_room(v, bytes, f);
 }
 
 int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to, bool background,
@@ -222,13 +226,15 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	bool cut = f->truncate_pending; /* SRC still has what is no more */
 
 	pthread_mutex_unlock(&f->lock);
-	if (cut)
-		return -EAGAIN;
+	if (cut) { /* not ours to wait for: done now, and the caller comes again */
+		r = settle_cut(f, false);
+		return r < 0 ? r : -EAGAIN;
+	}
 	if (mask)
 		mask &= data_mask(f, base, size);
 	if (!mask)
 		return 0;
-	r = make_room(f->v, (unsigned)__builtin_popcountll(mask) * BLOCK_BYTES, background);
+	r = make_room(f, (unsigned)__builtin_popcountll(mask) * BLOCK_BYTES, background);
 	if (r < 0)
 		return r;
 	_cleanup_free_ char *buf = malloc(EXTENT_BYTES);
@@ -368,7 +374,7 @@ int promote_queue_step(struct volume *v)
 		tfile_unuse(e.file);
 	}
 	/* In use or no room: the next touch asks again. Gone: nothing to promote. */
-	if (r < 0 && r != -EAGAIN && r != -ENOSPC && r != -ESTALE)
+	if (r < 0 && r != -EAGAIN && r != -ENOSPC && r != -ESTALE && r != -EBUSY)
 		volume_error(v, e.file, r, "cannot promote");
 	tfile_put(e.file);
 	return 1;

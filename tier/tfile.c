@@ -622,9 +622,7 @@ static void adopt_accounts_locked(struct tfile *f)
  * commits store the row alone. */
 static int load_and_settle(struct tfile *f)
 {
-	struct map m;
-
-	map_init(&m);
+	struct map m = { 0 };
 	int r = load_groups(f, &m);
 
 	if (r < 0) {

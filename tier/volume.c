@@ -62,8 +62,6 @@ struct timespec volume_wall(struct volume *v)
 	return ns_timespec(now > floor ? now : floor);
 }
 
-#define CLOCK_SKEW_NS (20 * 1000 * 1000)
-
 void volume_saw_time(struct volume *v, int64_t ns)
 {
 	int64_t floor = atomic_load_explicit(&v->time_floor_ns, memory_order_relaxed);

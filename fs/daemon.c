@@ -38,7 +38,9 @@ struct daemon {
 	dev_t mount_dev;
 	pthread_t main_thread, signal_thread;
 	sigset_t signals;
-	_Atomic bool loop_ended, flushing;
+	pthread_mutex_t lock; /* loop_ended: while it is false the session may be told to end */
+	bool loop_ended;
+	_Atomic bool flushing;
 	_Atomic unsigned stops; /* signals that asked us to end */
 };
 
@@ -105,8 +107,11 @@ static void on_ready(void *arg)
 	struct daemon *d = arg;
 	struct stat st;
 
-	if (stat(d->opt->mnt, &st) < 0)
-		log_line(LOG_WARNING, "%s: %s", d->opt->mnt, strerror(errno));
+	if (stat(d->opt->mnt, &st) < 0) {
+		log_line(LOG_ERR, "%s: the new mount does not answer: %s", d->opt->mnt,
+			 strerror(errno));
+		return; /* serve() tells the parent */
+	}
 	if (d->mount_dev)
 		session_tune(d->mount_dev);
 	if (d->ready_fd < 0)
@@ -172,17 +177,27 @@ static void pause_ms(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
+/* True: it has ended. */
+static bool poke_loop(struct daemon *d, bool hard)
+{
+	pthread_mutex_lock(&d->lock);
+	bool ended = d->loop_ended;
+
+	if (!ended && hard) {
+		fuse_session_exit(d->fs.session);
+		pthread_kill(d->main_thread, WAKE_LOOP_SIGNAL);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return ended;
+}
+
 /* The loop ends by itself once the connection is gone; else it is told to, until it does. */
 static void end_loop(struct daemon *d)
 {
-	for (unsigned waited = 0; !d->loop_ended; waited += LOOP_POLL_MS) {
+	for (unsigned waited = 0; !poke_loop(d, waited > LOOP_END_MS); waited += LOOP_POLL_MS) {
 		pause_ms(LOOP_POLL_MS);
 		if (waited == LOOP_END_MS && d->mount_dev)
 			session_abort(d->mount_dev);
-		if (waited < LOOP_END_MS || d->loop_ended)
-			continue;
-		fuse_session_exit(d->fs.session);
-		pthread_kill(d->main_thread, WAKE_LOOP_SIGNAL);
 	}
 }
 
@@ -325,9 +340,10 @@ static int take_down(struct daemon *d)
 	struct fs *fs = &d->fs;
 	int r = 0;
 
-	session_close(fs);
+	session_cut(fs);
+	background_stop(&d->background); /* it uses the notifier */
 	notifier_stop(TAKE_PTR(fs->notifier));
-	background_stop(&d->background);
+	session_close(fs);
 	if (fs->volume) {
 		handle_list_release(fs);
 		inode_table_bury(&fs->inodes);
@@ -378,6 +394,7 @@ static int serve(const struct mount_options *o, int ready_fd)
 			      .main_thread = pthread_self(),
 			      .fs = { .opt = o, .start_ns = clock_ns(CLOCK_MONOTONIC) } };
 	d->fs.src.root_fd = -1;
+	pthread_mutex_init(&d->lock, NULL);
 	background_init(&d->background);
 	set_signals(d);
 	log_init(o->debug);
@@ -391,12 +408,14 @@ static int serve(const struct mount_options *o, int ready_fd)
 		if (err < 0)
 			log_line(LOG_ERR, "%s: serving ended: %s", o->mnt, strerror(-err));
 	}
+	pthread_mutex_lock(&d->lock);
 	d->loop_ended = true;
+	pthread_mutex_unlock(&d->lock);
 	if (d->fs.session && d->mount_dev && !session_gone(&d->fs))
 		session_unmount(o->mnt, d->mount_dev, true);
 	int end = take_down(d);
 
-	tell_parent(d, r);
+	tell_parent(d, r ? r : MOUNT_FAILED); /* unless on_ready() told it before */
 	return r ? r : end;
 }
 

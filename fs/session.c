@@ -193,22 +193,28 @@ bool session_abort(dev_t dev)
 	return fd >= 0 && write(fd, "1", 1) == 1;
 }
 
-/*
- * fuse_session_unmount() unmounts whatever is at the path, unless the descriptor says that the
- * connection is gone. A pipe without a reader says so.
- */
-void session_close(struct fs *fs)
+/* A pipe without a reader takes the descriptor's place. */
+void session_cut(struct fs *fs)
 {
 	int ends[2];
 
+	if (!fs->session || fuse_session_fd(fs->session) < 0 || pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	close(ends[0]);
+	dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC);
+	close(ends[1]);
+}
+
+/*
+ * fuse_session_unmount() unmounts whatever is at the path, unless the descriptor says that the
+ * connection is gone: the pipe does.
+ */
+void session_close(struct fs *fs)
+{
 	if (!fs->session)
 		return;
-	if (fuse_session_fd(fs->session) >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
-		close(ends[0]);
-		dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC);
-		close(ends[1]);
+	if (fuse_session_fd(fs->session) >= 0 && session_gone(fs))
 		fuse_session_unmount(fs->session);
-	}
 	fuse_session_destroy(fs->session);
 	fs->session = NULL;
 }

@@ -24,7 +24,11 @@ void session_unmount(const char *mountpoint, dev_t dev, bool now);
 bool session_gone(const struct fs *fs);
 /* Cut the connection, if unmounting did not. False: it can not be done from here. */
 bool session_abort(dev_t dev);
-/* Close the connection and free the session. Never unmounts anything. */
+/*
+ * Let go of the connection; the descriptor stays valid, and dead, for threads that may still use
+ * it. Then, when there are none, close it and free the session. Neither unmounts anything.
+ */
+void session_cut(struct fs *fs);
 void session_close(struct fs *fs);
 /* Lift limits of the kernel for filesystems in user space; needs root, else nothing happens. */
 void session_tune(dev_t dev);

@@ -182,8 +182,8 @@ static int find_renamed(struct check *c)
 
 	for (int pass = 0; r == 0 && pass < 2 && !c->src->by_handle; pass++)
 		for (uint64_t id = 0; r == 0;) {
-			r = pass ? catalog_next_unsettled(c->cat, id, &row)
-				 : catalog_next_file(c->cat, id, flags, &row);
+			r = pass ? catalog_next_unsettled(c->cat, id, &row) :
+				   catalog_next_file(c->cat, id, flags, &row);
 			if (r == -ENOENT) {
 				r = 0;
 				break;
@@ -202,6 +202,58 @@ static int find_renamed(struct check *c)
 	return r < 0 ? check_fail(c, r, "looking for renamed files") : 0;
 }
 
+/* ---- settings ----------------------------------------------------------------------------- */
+#define ID_SANE_MAX (1ull << 62)
+#define SPARE_IDS   (1ull << 32) /* of what may have been handed out */
+
+static int repair_settings(struct check *c, bool ids)
+{
+	uint64_t max;
+	char text[24];
+	int r = catalog_max_id(c->cat, &max);
+
+	if (r == 0)
+		r = catalog_begin(c->cat);
+	if (r < 0)
+		return r;
+	if (c->n_objects)
+		max = max_u64(max, c->objects[c->n_objects - 1]);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)(max + 1 + SPARE_IDS));
+	if (ids)
+		r = catalog_put_meta(c->cat, "next_id", text);
+	if (r == 0 && c->journal_unnamed)
+		r = catalog_put_meta(c->cat, "journal", NULL);
+	if (r < 0) {
+		catalog_rollback(c->cat);
+		return r;
+	}
+	return catalog_commit(c->cat);
+}
+
+/* Settings that would keep a mount from starting. */
+static int check_settings(struct check *c)
+{
+	enum check_outcome outcome = c->opt->repair ? CHECK_DONE : CHECK_WOULD;
+	bool ids = c->next_id > ID_SANE_MAX;
+
+	if (!ids && !c->journal_unnamed)
+		return 0;
+	int r = c->opt->repair ? repair_settings(c, ids) : 0;
+
+	if (r < 0)
+		return check_fail(c, r, catalog_error(c->cat));
+	if (c->journal_unnamed)
+		check_report(c, "settings", "catalog.db", outcome, false, "start a new journal",
+			     "the position in the journal makes no sense; the journal is empty");
+	if (ids)
+		check_report(c, "settings", "catalog.db", outcome, false,
+			     "go on behind the largest",
+			     "the next id is %llu, which no object can have",
+			     (unsigned long long)c->next_id);
+	c->next_id = ids ? 0 : c->next_id;
+	return 0;
+}
+
 static int check_good_catalog(struct check *c)
 {
 	struct cat_totals t;
@@ -214,7 +266,9 @@ static int check_good_catalog(struct check *c)
 		check_report(c, "unclean", "catalog.db", CHECK_NOTED, true, NULL,
 			     "the last daemon did not finish; the next mount settles what is in "
 			     "doubt");
-	r = find_renamed(c);
+	r = check_settings(c);
+	if (r == 0)
+		r = find_renamed(c);
 	if (r == 0)
 		r = check_rows(c);
 	return r < 0 ? r : check_orphans(c);

@@ -13,6 +13,7 @@
  *   in-doubt           N  clean extents under an intent (they may have been overwritten when the
  *                         last daemon ended) which neither their checksum nor SRC bears out: they
  *                         are left alone, the next mount settles them (tier/recover.c)
+ *   settings              of the catalog, which would keep a mount from starting: corrected
  *   journal            N  it has to be replayed into catalog and objects, as the next mount does
  *   journal-lost          it is missing or damaged, and the volume was not closed: the catalog is
  *                         out of date, and rebuilt as if it were damaged
@@ -53,12 +54,12 @@
  * does not tell: promotion and the release of space move it too, and space that was not yet
  * released holds old data. So, block by block: what is equal on both sides is clean; what differs
  * (or lies behind SRC's end, or cannot be read from SRC) is dirty, and the file is in conflict:
- * nothing is overwritten until somebody decides, and both versions are kept. The size of such a file
- * is only known to 4 KiB where it grew on the SSD; it is rounded up, never cut. Rows of a damaged
- * catalog that can be read still bear witness: when the row of a file has exactly SRC's present
- * size, mtime and ctime, its dirty blocks are believed without a conflict. Objects that cannot be
- * assigned, and those whose SRC file is gone, go to lost+found. The new catalog replaces the old
- * one in one step, once it is complete; the old one is kept as catalog.db.damaged-<time>.
+ * nothing is overwritten until somebody decides, and both versions are kept. The size of such a
+ * file is only known to 4 KiB where it grew on the SSD; it is rounded up, never cut. Rows of a
+ * damaged catalog that can be read still bear witness: when the row of a file has exactly SRC's
+ * present size, mtime and ctime, its dirty blocks are believed without a conflict. Objects that
+ * cannot be assigned, and those whose SRC file is gone, go to lost+found. The new catalog replaces
+ * the old one in one step, once it is complete; the old one is kept as catalog.db.damaged-<time>.
  *
  * Threads: one check per `struct src` at a time; callbacks come from the calling thread.
  */
@@ -106,7 +107,7 @@ struct check_env {
 
 struct check_result {
 	uint64_t files, objects;
-	uint64_t checked_bytes;			 /* read and compared */
+	uint64_t checked_bytes;			  /* read and compared */
 	uint64_t findings, notes, repaired, left; /* findings = repaired + left, without notes */
 };
 

@@ -6,10 +6,10 @@
  * -shm file, so a dry check looks at a copy.
  *
  * Replacing: (1) the new catalog is complete in catalog.db.rebuild; (2) the old one gets a second
- * name; (3) a file that is no catalog takes its place, so that a mount refuses from here on; (4) the
- * old WAL, which would be applied to whatever is called catalog.db, is moved aside, and the journal
- * with it; (5) the new one takes its place. Crash before (3): the old catalog, checked again. Between (3) and (5):
- * the next repair does (4) and (5). After: the new one.
+ * name; (3) a file that is no catalog takes its place, so that a mount refuses from here on; (4)
+ * the old WAL, which would be applied to whatever is called catalog.db, is moved aside, and the
+ * journal with it; (5) the new one takes its place. Crash before (3): the old catalog, checked
+ * again. Between (3) and (5): the next repair does (4) and (5). After: the new one.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 
 #include "tier/check_internal.h"
 
-#define CATALOG "catalog.db"
-#define REBUILD "catalog.db.rebuild"
-#define COPY_BYTES (1u << 20)
-#define SENTINEL "hybridfs check --repair was interrupted here: run it again.\n"
-#define TRIES_MAX 100u
-#define ASIDE_MAX 96 /* bytes of a name */
+#define CATALOG	    "catalog.db"
+#define REBUILD	    "catalog.db.rebuild"
+#define COPY_BYTES  (1u << 20)
+#define SENTINEL    "hybridfs check --repair was interrupted here: run it again.\n"
+#define TRIES_MAX   100u
+#define ASIDE_MAX   96 /* bytes of a name */
 #define COPY_FAILED "cannot copy the catalog, to look at it unchanged, to the temporary directory"
 
 /* ---- a copy to look at -------------------------------------------------------------------- */
@@ -247,8 +247,8 @@ static int replay(struct check *c, char **ret_why)
 	if (r < 0)
 		return check_fail(c, r, "replaying the journal");
 	if (frames)
-		check_report(c, "journal", "journal", c->opt->repair ? CHECK_DONE : CHECK_WOULD, true,
-			     "replay it", "%llu frames are not in the catalog yet",
+		check_report(c, "journal", "journal", c->opt->repair ? CHECK_DONE : CHECK_WOULD,
+			     true, "replay it", "%llu frames are not in the catalog yet",
 			     (unsigned long long)frames);
 	return CATALOG_GOOD;
 }
@@ -307,8 +307,8 @@ static int with_journal(struct check *c, int state, char **ret_why)
 static int resume(struct check *c)
 {
 	char text[sizeof(SENTINEL)] = "";
-	_cleanup_close_ int fd = openat(c->l.dir_fd, CATALOG,
-					O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd =
+		openat(c->l.dir_fd, CATALOG, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd < 0 || read(fd, text, sizeof(text)) != (ssize_t)strlen(SENTINEL) ||
 	    memcmp(text, SENTINEL, strlen(SENTINEL)) != 0 || !exists(c, REBUILD))
@@ -318,8 +318,8 @@ static int resume(struct check *c)
 
 	if (r < 0)
 		return check_fail(c, r, "replacing the catalog");
-	check_report(c, "catalog-damaged", CATALOG, c->opt->repair ? CHECK_DONE : CHECK_WOULD, false,
-		     "finish it", "an earlier repair was interrupted");
+	check_report(c, "catalog-damaged", CATALOG, c->opt->repair ? CHECK_DONE : CHECK_WOULD,
+		     false, "finish it", "an earlier repair was interrupted");
 	return 0;
 }
 
@@ -380,9 +380,8 @@ static int link_aside(struct check *c)
 static int place_sentinel(struct check *c)
 {
 	static const char name[] = CATALOG ".hold";
-	_cleanup_close_ int fd = openat(c->l.dir_fd, name,
-					O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-					0600);
+	_cleanup_close_ int fd = openat(
+		c->l.dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return neg_errno();

@@ -103,4 +103,3 @@ int check_compare(struct subject *s, const struct map *witness, uint64_t *ret_di
 	*ret_differs = x.differs;
 	return r;
 }
-

@@ -56,7 +56,7 @@ static void check_sums(struct subject *s)
 			continue;
 		wrong += (unsigned)__builtin_popcountll(g->sum_valid & ~valid);
 		g->sum_valid &= valid;
-		g->seq++;
+		map_group_changed(&s->map, g);
 	}
 	if (wrong)
 		subject_find(s, "row", "forget these checksums",
@@ -74,8 +74,8 @@ static void check_pins(struct subject *s)
 	s->row.flags ^= CAT_F_PIN_RANGES;
 	s->row_changed = true;
 	subject_find(s, "row", "correct the mark",
-		     any ? "has pinned ranges, but is not marked so"
-			 : "is marked as having pinned ranges, but has none");
+		     any ? "has pinned ranges, but is not marked so" :
+			   "is marked as having pinned ranges, but has none");
 }
 
 /* Where the data that is newer on the SSD ends. */
@@ -200,19 +200,20 @@ void subject_check_presence(struct subject *s)
 {
 	bool missing = s->obj_fd < 0;
 	/* A present block is whole in its object. */
-	uint64_t end = missing ? 0 : round_down_u64((uint64_t)s->obj_st.st_size, BLOCK_BYTES), dirty;
+	uint64_t end = missing ? 0 : round_down_u64((uint64_t)s->obj_st.st_size, BLOCK_BYTES),
+		 dirty;
 	uint64_t clean = drop_clean_from(s, end, true, &dirty);
 
 	if (clean)
 		subject_find(s, missing ? "object-missing" : "object-short",
 			     "forget these copies; SRC has the data",
-			     missing ? "has no object, but %llu clean bytes in it"
-				     : "has %llu clean bytes behind the end of its object",
+			     missing ? "has no object, but %llu clean bytes in it" :
+				       "has %llu clean bytes behind the end of its object",
 			     ULL(clean));
 	if (dirty && !check_journal_has_data(s->c, s->row.id))
 		subject_left(s, "dirty-lost",
-			     missing ? "the object is missing: %llu bytes newer than SRC are lost"
-				     : "the object was cut: %llu bytes newer than SRC are lost",
+			     missing ? "the object is missing: %llu bytes newer than SRC are lost" :
+				       "the object was cut: %llu bytes newer than SRC are lost",
 			     ULL(dirty));
 }
 
@@ -298,9 +299,9 @@ static void check_description(struct subject *s)
 	s->describe = true;
 	subject_find(s, "object-description", "write it anew",
 		     "the self-description of the object is %s",
-		     r == -ENODATA ? "missing"
-		     : r < 0	   ? "not readable"
-				   : "of another file");
+		     r == -ENODATA ? "missing" :
+		     r < 0	   ? "not readable" :
+				     "of another file");
 }
 
 /* ---- a file ------------------------------------------------------------------------------- */

@@ -16,8 +16,8 @@
 #include "tier/journal.h"
 #include "tier/layout.h"
 
-#define OBJECT_PATH_MAX 40     /* "objects/xx/<16 hex digits>" */
-#define LOST_DIR "lost+found"
+#define OBJECT_PATH_MAX	      40 /* "objects/xx/<16 hex digits>" */
+#define LOST_DIR	      "lost+found"
 #define FINDINGS_PER_FILE_MAX 32
 
 /* SRC files looked for by walking the tree, where a key alone does not open them. */
@@ -44,14 +44,15 @@ struct check {
 	struct check_result *result;
 	struct layout l;
 	struct catalog *cat;
-	bool unclean;	  /* the last daemon did not finish, or nobody knows */
+	bool unclean; /* the last daemon did not finish, or nobody knows */
 	bool journal_lost;
-	bool interrupted; /* a repair was, after the new catalog was complete */
+	bool journal_unnamed;	 /* the catalog of a clean volume does not say where it is */
+	bool interrupted;	 /* a repair was, after the new catalog was complete */
 	struct journal *journal; /* owned; of an unclean volume */
 	struct journal_pos journal_pos;
 	struct horizons journal_data; /* files of which a dry check leaves data in the journal */
-	uint64_t next_id; /* ids below were handed out; 0 = unknown */
-	uint64_t *objects; /* owned; ids, ascending */
+	uint64_t next_id;	      /* ids below were handed out; 0 = unknown */
+	uint64_t *objects;	      /* owned; ids, ascending */
 	size_t n_objects;
 	uint64_t done_bytes, total_bytes; /* for progress */
 	uint64_t ssd_block;		  /* bytes; space is released in multiples of it */
@@ -118,7 +119,7 @@ int check_new_catalog(struct check *c, struct catalog **ret_catalog);
 int check_replace_catalog(struct check *c);
 
 /* ---- check_journal.c ---- */
-/* c->journal, if the volume is unclean and has one. -ENOENT, -EUCLEAN, -EIO: it is lost. */
+/* c->journal, if there is something in it. -ENOENT, -EUCLEAN, -EIO: that is lost. */
 int check_open_journal(struct check *c);
 void check_close_journal(struct check *c);
 /* Into c->cat, which is open for writing, and if it is a repair into the objects. */
@@ -135,7 +136,8 @@ int check_list_objects(struct check *c);
 bool check_object_exists(const struct check *c, uint64_t id);
 int check_open_object(struct check *c, uint64_t id, struct stat *ret_st);
 int check_remove_object(struct check *c, uint64_t id);
-int check_read_description(struct check *c, int fd, struct description *ret); /* -ENODATA, -EINVAL */
+int check_read_description(struct check *c, int fd,
+			   struct description *ret); /* -ENODATA, -EINVAL */
 int check_write_description(struct check *c, int fd, const struct src_key *key, const char *path);
 /* The first data at or after `at`; UINT64_MAX at the end. */
 uint64_t check_next_data(int fd, uint64_t at);

@@ -77,9 +77,8 @@ static int compare_horizon_ids(const void *a, const void *b)
 static bool is_obsolete(const struct horizons *h, const struct journal_entry *e)
 {
 	struct horizon wanted = { .file_id = e->file_id };
-	const struct horizon *found = h->n ? bsearch(&wanted, h->items, h->n, sizeof(wanted),
-						     compare_horizon_ids)
-					   : NULL;
+	const struct horizon *found =
+		h->n ? bsearch(&wanted, h->items, h->n, sizeof(wanted), compare_horizon_ids) : NULL;
 
 	return found && e->frame < found->frame;
 }
@@ -95,8 +94,8 @@ static int learn(void *arg, const struct journal_entry *e)
 static int make_object(struct replay_run *p, const char *path)
 {
 	struct check *c = p->c;
-	int fd = openat(c->l.dir_fd, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			0600);
+	int fd =
+		openat(c->l.dir_fd, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return neg_errno();
@@ -201,19 +200,42 @@ static int apply(void *arg, const struct journal_entry *e)
 }
 
 /* ---- the journal -------------------------------------------------------------------------- */
+static int ignore(void *arg, const struct journal_entry *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* Nothing in it: as if there were none. */
+static int close_if_empty(struct check *c)
+{
+	uint64_t frames;
+	int r = journal_replay(c->journal, ignore, NULL, &frames);
+
+	journal_rewind(c->journal, &c->journal_pos);
+	if (r < 0 || frames == 0)
+		journal_close(TAKE_PTR(c->journal));
+	return r;
+}
+
 int check_open_journal(struct check *c)
 {
 	_cleanup_free_ char *text = NULL;
 	int r = catalog_get_meta(c->cat, "journal", &text);
 
-	/* That of a clean unmount is empty. */
-	if (r == -ENOENT || !c->unclean)
+	if (r == -ENOENT)
 		return 0;
 	if (r == 0)
 		r = journal_pos_parse(text, &c->journal_pos);
+	if (r < 0 && !c->unclean)
+		c->journal_unnamed = true;
 	if (r == 0 && !journal_pos_none(&c->journal_pos))
 		r = journal_open(c->l.dir_fd, &c->journal_pos, &c->journal);
-	return r;
+	if (r == 0 && c->journal)
+		r = close_if_empty(c);
+	/* That of a clean unmount is empty: it may be lost. */
+	return c->unclean ? r : 0;
 }
 
 static int replay_both_passes(struct replay_run *p, uint64_t *ret_frames)
@@ -268,11 +290,9 @@ int check_replay_journal(struct check *c, uint64_t *ret_frames)
 
 int check_replay_for_witness(struct check *c, struct catalog *witness)
 {
-	struct replay_run p = { .c = c,
-				.cat = witness,
-				.data = c->opt->repair,
-				.tolerant = true,
-				.fd = -1 };
+	struct replay_run p = {
+		.c = c, .cat = witness, .data = c->opt->repair, .tolerant = true, .fd = -1
+	};
 	uint64_t frames;
 	int r = replay_both_passes(&p, &frames);
 
@@ -287,9 +307,8 @@ bool check_journal_has_data(const struct check *c, uint64_t id)
 {
 	struct horizon wanted = { .file_id = id };
 
-	return c->journal_data.n &&
-	       bsearch(&wanted, c->journal_data.items, c->journal_data.n, sizeof(wanted),
-		       compare_horizon_ids) != NULL;
+	return c->journal_data.n && bsearch(&wanted, c->journal_data.items, c->journal_data.n,
+					    sizeof(wanted), compare_horizon_ids) != NULL;
 }
 
 void check_close_journal(struct check *c)

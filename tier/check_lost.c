@@ -14,8 +14,8 @@
 
 #include "tier/check_internal.h"
 
-#define BASE_NAME_MAX 100 /* bytes of the file's own name in ours */
-#define TRIES_MAX 1000u   /* names that may be taken already */
+#define BASE_NAME_MAX 100   /* bytes of the file's own name in ours */
+#define TRIES_MAX     1000u /* names that may be taken already */
 #define LOST_NAME_MAX 200
 
 static int open_lost(struct check *c)
@@ -24,8 +24,7 @@ static int open_lost(struct check *c)
 		return 0;
 	if (mkdirat(c->l.dir_fd, LOST_DIR, 0700) < 0 && errno != EEXIST)
 		return neg_errno();
-	c->lost_fd = openat(c->l.dir_fd, LOST_DIR,
-			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	c->lost_fd = openat(c->l.dir_fd, LOST_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return c->lost_fd < 0 || fsync(c->l.dir_fd) < 0 ? neg_errno() : 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The check's view of objects: which there are, what they say of themselves, where they hold data. */
+/* Objects under check: which there are, what they say of themselves, where they hold data. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "tier/check_internal.h"
 
-#define OBJECT_XATTR "user.hybridfs.object" /* format: tier/object.c */
+#define OBJECT_XATTR	"user.hybridfs.object" /* format: tier/object.c */
 #define DESCRIPTION_MAX 4096
 
 void check_object_path(uint64_t id, char ret[OBJECT_PATH_MAX])
@@ -74,8 +74,7 @@ static int open_and_list_dir(struct check *c, struct object_list *l, unsigned nu
 	char name[8];
 
 	object_dir_name(number, name);
-	int fd = openat(c->l.objects_fd, name,
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(c->l.objects_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : neg_errno();

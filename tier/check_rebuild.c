@@ -13,7 +13,7 @@
 
 #include "tier/check_internal.h"
 
-#define ULL(n) ((unsigned long long)(n))
+#define ULL(n)		((unsigned long long)(n))
 #define ROWS_PER_COMMIT 256u
 #define SKIP_MAX	1000u /* rows in a row that cannot be read and are stepped over */
 /* Of what a lost catalog may have handed out beyond the objects that exist. */
@@ -21,8 +21,8 @@
 
 struct rebuild {
 	struct check *c;
-	struct catalog *old; /* borrowed; NULL: none that can be read */
-	struct catalog *new; /* owned; NULL in a dry check */
+	struct catalog *old;  /* borrowed; NULL: none that can be read */
+	struct catalog *new;  /* owned; NULL in a dry check */
 	unsigned uncommitted; /* rows */
 	unsigned skipped;
 	bool in_transaction;
@@ -181,9 +181,10 @@ static int rebuild_object(struct rebuild *b, struct subject *s, struct witness *
 		return rebuild_known(b, s, t);
 	if (empty)
 		return s->c->opt->repair ? check_remove_object(s->c, s->row.id) : 0;
-	return to_lost_and_found(s, known ? "src-gone" : "object-orphan",
-				 known ? "is gone from SRC; what of the SSD's copy is newer is lost"
-				       : "this object does not say which file it belongs to");
+	return to_lost_and_found(
+		s, known ? "src-gone" : "object-orphan",
+		known ? "is gone from SRC; what of the SSD's copy is newer is lost" :
+			"this object does not say which file it belongs to");
 }
 
 static int rebuild_one(struct rebuild *b, uint64_t id)

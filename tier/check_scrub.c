@@ -10,14 +10,14 @@ struct scrub {
 	/* Bytes by what is wrong with them. */
 	uint64_t corrupt, differs, src_differs, stale, obj_bad, src_bad, both_bad;
 	unsigned wrong_sums;
-	uint64_t first; /* offset of the first one; UINT64_MAX = none */
+	uint64_t first;	  /* offset of the first one; UINT64_MAX = none */
 	bool stamp_known; /* SRC's stamp says that it was not changed */
 };
 
 struct extent {
 	struct map_group *g;
 	unsigned w;
-	uint64_t mask;			/* clean blocks */
+	uint64_t mask;			 /* clean blocks */
 	uint64_t obj_bad, src_bad, diff; /* of them: unreadable, unreadable, different */
 	enum { SUM_NONE, SUM_GOOD, SUM_BAD } sum;
 	uint64_t sum_now;
@@ -105,7 +105,7 @@ static int judge(struct scrub *z, const struct extent *x)
 
 	if (x->sum == SUM_BAD && !x->diff && !x->src_bad) {
 		x->g->sum[x->w] = x->sum_now;
-		x->g->seq++;
+		map_group_changed(&z->s->map, x->g);
 		z->wrong_sums++;
 	}
 	if (x->diff)
@@ -181,8 +181,8 @@ static int scrub_extent(struct scrub *z, struct map_group *g, unsigned w, bool h
 	struct extent x = { .g = g, .w = w, .mask = clean_mask(g, w) };
 	struct subject *s = z->s;
 
-	if (!x.mask || (holes_only &&
-			 !(x.mask & ~check_data_mask(s->obj_fd, word_base(g->index, w)))))
+	if (!x.mask ||
+	    (holes_only && !(x.mask & ~check_data_mask(s->obj_fd, word_base(g->index, w)))))
 		return 0;
 	look(z, &x);
 	int r = judge(z, &x);

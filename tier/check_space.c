@@ -16,8 +16,8 @@ static uint64_t absent_bytes(const struct subject *s, uint64_t from, uint64_t to
 	for (uint64_t at = from; at < to;) {
 		struct map_run run = map_run_at(&s->map, at, to);
 		uint64_t first = round_up_u64(run.start, block);
-		uint64_t last = run.end == to ? round_up_u64(to, block)
-					      : round_down_u64(run.end, block);
+		uint64_t last = run.end == to ? round_up_u64(to, block) :
+						round_down_u64(run.end, block);
 
 		if (run.state == BLOCK_ABSENT && first < last)
 			bytes += last - first;

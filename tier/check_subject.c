@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* One file under check: its row, its map, its two sides, what was found, and how that is repaired. */
+/* One file under check: its row and map, its two sides, what was found, how that is repaired. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdarg.h>

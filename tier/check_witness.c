@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The old catalog as a witness: what its rows, as far as they can be read, say about one object, and
- * whether SRC's stamp bears it out.
+ * The old catalog as a witness: what its rows, as far as they can be read, say about one object,
+ * and whether SRC's stamp bears it out.
  *
  * A row with SRC's present stamp may still be out of date: dirty data came later. That differs from
  * SRC, so it is found by comparison. What was dirty then is dirty now: writing it back, cutting or
@@ -60,7 +60,8 @@ void witness_judge(const struct subject *s, struct witness *t)
 {
 	struct src_stamp now = subject_src_stamp(s);
 
-	const uint32_t no = CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_DIR; /* no stamp, or not a file */
+	const uint32_t no = CAT_F_SRC_BUSY | CAT_F_TRUNCATE |
+			    CAT_F_DIR; /* no stamp, or not a file */
 
 	t->believed = t->row.id && s->src_fd >= 0 && !(t->row.flags & no) &&
 		      now.size == t->row.src_size_bytes && now.mtime_ns == t->row.src_mtime_ns &&
@@ -74,8 +75,8 @@ static int take_over_pins(struct subject *s, const struct witness *t)
 	s->row.flags |= t->row.flags & CAT_F_PINNED;
 	for (unsigned i = 0; i < t->map.n_groups; i++) {
 		const struct map_group *from = t->map.groups[i];
-		struct map_group *g = from->pinned ? map_get(&s->map, from->index)
-						   : map_find(&s->map, from->index);
+		struct map_group *g = from->pinned ? map_get(&s->map, from->index) :
+						     map_find(&s->map, from->index);
 
 		if (!g && from->pinned)
 			return -ENOMEM;
@@ -83,7 +84,7 @@ static int take_over_pins(struct subject *s, const struct witness *t)
 			continue;
 		g->pinned = from->pinned;
 		memcpy(g->heat, from->heat, sizeof(g->heat));
-		g->seq++;
+		map_group_changed(&s->map, g);
 		if (g->pinned)
 			s->row.flags |= CAT_F_PIN_RANGES;
 	}
@@ -117,4 +118,3 @@ int witness_take_over(struct subject *s, const struct witness *t, uint64_t *diff
 	s->row.mtime_ns = t->row.mtime_ns;
 	return take_over_dirty(s, &t->map, differs);
 }
-

@@ -13,7 +13,13 @@
 #include "fs/cmd/progress.h"
 #include "tier/check.h"
 
-enum { EXIT_CLEAN = 0, EXIT_REPAIRED = 1, EXIT_ERRORS_LEFT = 4, EXIT_FAILED = 8, EXIT_WRONG_USE = 16 };
+enum {
+	EXIT_CLEAN = 0,
+	EXIT_REPAIRED = 1,
+	EXIT_ERRORS_LEFT = 4,
+	EXIT_FAILED = 8,
+	EXIT_WRONG_USE = 16
+};
 
 struct checking {
 	bool json;
@@ -24,10 +30,7 @@ struct checking {
 /* ---- as text ------------------------------------------------------------------------------ */
 static void print_outcome(const struct check_finding *f)
 {
-	static const char *const words[] = { [CHECK_NOTED] = "",
-					     [CHECK_WOULD] = "would ",
-					     [CHECK_DONE] = "done: ",
-					     [CHECK_LEFT] = "failed: " };
+	static const char *const words[] = { "", "would ", "done: ", "failed: " };
 
 	if (f->action)
 		printf(" -> %s%s", words[f->outcome], f->action);
@@ -208,7 +211,8 @@ int cmd_check(int argc, char **argv)
 		return exit_code == CMD_OK ? EXIT_CLEAN : EXIT_WRONG_USE;
 	if (o.n_operands != 2) {
 		(void)cmd_usage_error(argv[0], "%s",
-				      o.n_operands < 2 ? "SRC and SSD are needed" : "too many operands");
+				      o.n_operands < 2 ? "SRC and SSD are needed" :
+							 "too many operands");
 		return EXIT_WRONG_USE;
 	}
 	return check(o.operands[0], o.operands[1], o.given);

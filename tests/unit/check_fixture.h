@@ -19,8 +19,8 @@
 #include "tier/tfile.h"
 #include "tier/volume.h"
 
-#define MAX_FOUND 400
-#define FILES	  7
+#define MAX_FOUND   400
+#define FILES	    7
 #define DESCRIPTION "user.hybridfs.object"
 
 struct found {
@@ -239,8 +239,9 @@ static inline void make_src_file(struct content *x, const char *name, uint64_t s
 {
 	int fd = open(path_of(w.src_path, name), O_RDWR | O_CREAT | O_TRUNC, 0644);
 
-	*x = (struct content){ .name = name, .data = malloc(size + 1), .size = size,
-			       .in_src = true };
+	*x = (struct content){
+		.name = name, .data = malloc(size + 1), .size = size, .in_src = true
+	};
 	for (uint64_t i = 0; i < size; i++)
 		x->data[i] = (uint8_t)(rnd() | 1);
 	CHECK_EQ(write(fd, x->data, size), (ssize_t)size);
@@ -253,8 +254,9 @@ static inline void make_sparse_file(struct content *x)
 	const uint64_t size = 34u << 20, from = 33u << 20, len = 100000;
 	int fd = open(path_of(w.src_path, "sparse"), O_RDWR | O_CREAT | O_TRUNC, 0644);
 
-	*x = (struct content){ .name = "sparse", .data = calloc(1, size), .size = size,
-			       .in_src = true };
+	*x = (struct content){
+		.name = "sparse", .data = calloc(1, size), .size = size, .in_src = true
+	};
 	for (uint64_t i = 0; i < len; i++)
 		x->data[from + i] = (uint8_t)(rnd() | 1);
 	CHECK_EQ(ftruncate(fd, (off_t)size), 0);
@@ -487,8 +489,8 @@ static void mix_content(const char *path)
 	off_t at = 0;
 	ssize_t n;
 
-	/* Holes are skipped, sizes up to 2^60 occur. And zeros: a filesystem may change its mind about
-	 * where there are holes. */
+	/* Holes are skipped, sizes up to 2^60 occur. And zeros: a filesystem may change its mind
+	 * about where there are holes. */
 	while (fd >= 0 && (at = lseek(fd, at, SEEK_DATA)) >= 0 &&
 	       (n = pread(fd, buf, sizeof(buf), at & ~4095l)) > 0) {
 		at &= ~4095l;
@@ -615,8 +617,7 @@ static inline const char *object_of(const char *path)
 	return object;
 }
 
-static inline void edit_group(const char *path, uint64_t index,
-			      void (*change)(struct cat_group *g))
+static inline void edit_group(const char *path, uint64_t index, void (*change)(struct cat_group *g))
 {
 	struct catalog *c = catalog_of_volume();
 	struct cat_group g = { .index = index };
@@ -641,6 +642,100 @@ static inline void scribble(const char *path, uint64_t off, uint64_t len)
 		if (!CHECK_EQ(pwrite(fd, &byte, 1, (off_t)(off + i)), 1))
 			break;
 	close(fd);
+}
+
+/* ---- dry, repair, again ------------------------------------------------------------------- */
+#define NOTE 16u /* expected as a note */
+#define LEFT 32u /* cannot be repaired */
+
+/* The dry run finds exactly this, and changes nothing. */
+static inline void expect_dry(unsigned flags, const char *kind, const char *path)
+{
+	uint64_t src = hash_of(w.src_path), ssd = hash_of(w.ssd_path);
+	unsigned failures = (unsigned)unit_failures;
+
+	CHECK_EQ(run_check(flags & (SCRUB | BY_PATH | READ_ONLY)), 0);
+	const struct found *f = find(kind, path);
+
+	if (CHECK(f)) {
+		CHECK_EQ(f->note, (flags & NOTE) != 0);
+		if (!(flags & NOTE))
+			CHECK_EQ(f->outcome, flags & LEFT ? CHECK_LEFT : CHECK_WOULD);
+	}
+	CHECK_EQ(w.result.findings, (flags & NOTE) ? 0 : 1);
+	CHECK_EQ(w.result.left, w.result.findings);
+	CHECK_EQ(w.result.repaired, 0);
+	CHECK(hash_of(w.src_path) == src);
+	CHECK(hash_of(w.ssd_path) == ssd);
+	if (failures != (unsigned)unit_failures)
+		print_found();
+}
+
+/* Repaired; not found again. SRC is as it was. */
+static inline void expect_repair(unsigned flags, const char *kind, const char *path)
+{
+	uint64_t src = hash_of(w.src_path);
+	unsigned checks = flags & (SCRUB | BY_PATH | READ_ONLY), left = flags & LEFT ? 1 : 0;
+	unsigned failures = (unsigned)unit_failures;
+
+	CHECK_EQ(run_check(REPAIR | checks), 0);
+	const struct found *f = find(kind, path);
+
+	if (CHECK(f) && f->outcome != CHECK_NOTED)
+		CHECK_EQ(f->outcome, left ? CHECK_LEFT : CHECK_DONE);
+	CHECK_EQ(w.result.left, left);
+	CHECK_EQ(w.result.findings, w.result.left + w.result.repaired);
+	CHECK(hash_of(w.src_path) == src);
+	if (failures != (unsigned)unit_failures)
+		print_found();
+	CHECK_EQ(run_check(checks), 0);
+	if (!CHECK_EQ(w.result.findings, left))
+		print_found();
+}
+
+static inline void expect(unsigned flags, const char *kind, const char *path)
+{
+	expect_dry(flags, kind, path);
+	expect_repair(flags, kind, path);
+}
+
+/* One file of lost+found whose name has this in it: its size, or -1. */
+static inline off_t lost_size(const char *part)
+{
+	char *lost = path_of(volume_path(), "lost+found");
+	DIR *dir = opendir(lost);
+	struct dirent *e;
+	off_t size = -1;
+
+	while (dir && (e = readdir(dir))) {
+		struct stat st;
+
+		if (strstr(e->d_name, part) && !strstr(e->d_name, ".txt") &&
+		    fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
+			size = st.st_size;
+	}
+	if (dir)
+		closedir(dir);
+	return size;
+}
+
+/* Bytes of that file at an offset. */
+static inline void lost_read(const char *part, void *buf, size_t len, off_t off)
+{
+	char *lost = path_of(volume_path(), "lost+found");
+	DIR *dir = opendir(lost);
+	struct dirent *e;
+
+	memset(buf, 0, len);
+	while (dir && (e = readdir(dir)))
+		if (strstr(e->d_name, part) && !strstr(e->d_name, ".txt")) {
+			int fd = openat(dirfd(dir), e->d_name, O_RDONLY);
+
+			(void)!pread(fd, buf, len, off);
+			close(fd);
+		}
+	if (dir)
+		closedir(dir);
 }
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * The check: each inconsistency is made by hand on a closed volume, found by a dry run that changes
  * nothing, repaired, and not found again; what the mount shows afterwards is right. Read errors are
- * injected below the engine. The check never writes to SRC.
+ * injected below the engine. The check never writes to SRC. (Catalog and journal: in
+ * test_check_catalog.c.)
  */
 #include <sys/syscall.h>
 
@@ -35,100 +36,6 @@ static void break_file(const char *path, off_t from, off_t to)
 	bad.ino = st.st_ino;
 	bad.from = from;
 	bad.to = to;
-}
-
-/* ---- dry, repair, again ------------------------------------------------------------------- */
-#define NOTE 16u /* expected as a note */
-#define LEFT 32u /* cannot be repaired */
-
-/* The dry run finds exactly this, and changes nothing. */
-static void expect_dry(unsigned flags, const char *kind, const char *path)
-{
-	uint64_t src = hash_of(w.src_path), ssd = hash_of(w.ssd_path);
-	unsigned failures = (unsigned)unit_failures;
-
-	CHECK_EQ(run_check(flags & (SCRUB | BY_PATH | READ_ONLY)), 0);
-	const struct found *f = find(kind, path);
-
-	if (CHECK(f)) {
-		CHECK_EQ(f->note, (flags & NOTE) != 0);
-		if (!(flags & NOTE))
-			CHECK_EQ(f->outcome, flags & LEFT ? CHECK_LEFT : CHECK_WOULD);
-	}
-	CHECK_EQ(w.result.findings, (flags & NOTE) ? 0 : 1);
-	CHECK_EQ(w.result.left, w.result.findings);
-	CHECK_EQ(w.result.repaired, 0);
-	CHECK(hash_of(w.src_path) == src);
-	CHECK(hash_of(w.ssd_path) == ssd);
-	if (failures != (unsigned)unit_failures)
-		print_found();
-}
-
-/* Repaired; not found again. SRC is as it was. */
-static void expect_repair(unsigned flags, const char *kind, const char *path)
-{
-	uint64_t src = hash_of(w.src_path);
-	unsigned checks = flags & (SCRUB | BY_PATH | READ_ONLY), left = flags & LEFT ? 1 : 0;
-	unsigned failures = (unsigned)unit_failures;
-
-	CHECK_EQ(run_check(REPAIR | checks), 0);
-	const struct found *f = find(kind, path);
-
-	if (CHECK(f) && f->outcome != CHECK_NOTED)
-		CHECK_EQ(f->outcome, left ? CHECK_LEFT : CHECK_DONE);
-	CHECK_EQ(w.result.left, left);
-	CHECK_EQ(w.result.findings, w.result.left + w.result.repaired);
-	CHECK(hash_of(w.src_path) == src);
-	if (failures != (unsigned)unit_failures)
-		print_found();
-	CHECK_EQ(run_check(checks), 0);
-	if (!CHECK_EQ(w.result.findings, left))
-		print_found();
-}
-
-static void expect(unsigned flags, const char *kind, const char *path)
-{
-	expect_dry(flags, kind, path);
-	expect_repair(flags, kind, path);
-}
-
-/* One file of lost+found whose name has this in it: its size, or -1. */
-static off_t lost_size(const char *part)
-{
-	char *lost = path_of(volume_path(), "lost+found");
-	DIR *dir = opendir(lost);
-	struct dirent *e;
-	off_t size = -1;
-
-	while (dir && (e = readdir(dir))) {
-		struct stat st;
-
-		if (strstr(e->d_name, part) && !strstr(e->d_name, ".txt") &&
-		    fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
-			size = st.st_size;
-	}
-	if (dir)
-		closedir(dir);
-	return size;
-}
-
-/* Bytes of that file at an offset. */
-static void lost_read(const char *part, void *buf, size_t len, off_t off)
-{
-	char *lost = path_of(volume_path(), "lost+found");
-	DIR *dir = opendir(lost);
-	struct dirent *e;
-
-	memset(buf, 0, len);
-	while (dir && (e = readdir(dir)))
-		if (strstr(e->d_name, part) && !strstr(e->d_name, ".txt")) {
-			int fd = openat(dirfd(dir), e->d_name, O_RDONLY);
-
-			(void)!pread(fd, buf, len, off);
-			close(fd);
-		}
-	if (dir)
-		closedir(dir);
 }
 
 /* ---- nothing wrong ------------------------------------------------------------------------ */
@@ -187,246 +94,6 @@ static void interrupted_by_caller(void)
 	w.stop_after = -1;
 	CHECK_EQ(run_check(SCRUB), 0);
 	CHECK_EQ(w.n_found, 0);
-	world_release();
-}
-
-/* ---- the catalog -------------------------------------------------------------------------- */
-/* How the catalog is lost, and whether its rows still bear witness. */
-static void lose_catalog(int how)
-{
-	char *db = path_of(volume_path(), "catalog.db");
-
-	switch (how) {
-	case 0:
-		CHECK_EQ(unlink(db), 0);
-		break;
-	case 1:
-		CHECK_EQ(truncate(db, 0), 0);
-		break;
-	case 2:
-		CHECK_EQ(truncate(db, 20000), 0);
-		break;
-	case 3:
-		scribble(db, 0, 64);
-		break;
-	case 4:
-		CHECK_EQ(unlink(db), 0);
-		CHECK_EQ(mkdir(db, 0700), 0);
-		break;
-	case 5: /* a link leads elsewhere */
-		CHECK_EQ(unlink(db), 0);
-		CHECK_EQ(symlink("/dev/null", db), 0);
-		break;
-	default: /* everything is readable, and the totals are wrong */
-		sql("UPDATE totals SET present_n = present_n + 1");
-	}
-}
-
-static void rebuilt_without_witness(int how)
-{
-	const char *kind = how == 0 ? "catalog-missing" : "catalog-damaged";
-	uint64_t src, ssd;
-
-	world_new();
-	lose_catalog(how);
-	src = hash_of(w.src_path);
-	ssd = hash_of(w.ssd_path);
-	for (unsigned flags = 0; flags < 2; flags++) { /* dry, then repair */
-		CHECK_EQ(run_check(flags), 0);
-		CHECK(find(kind, NULL));
-		/* Nobody knows which is newer. */
-		CHECK_EQ(w.result.findings, 4);
-		CHECK_EQ(flags ? w.result.repaired : w.result.left, 4);
-		if (!CHECK(find("conflict", "dirty") && find("conflict", "grown") &&
-			   find("conflict", "new")))
-			print_found();
-		CHECK(hash_of(w.src_path) == src);
-		CHECK(flags || hash_of(w.ssd_path) == ssd);
-	}
-	CHECK(flags_of("dirty") & CAT_F_CONFLICT);
-	CHECK_EQ(flags_of("clean"), 0);
-	CHECK_EQ(run_check(SCRUB), 0);
-	CHECK_EQ(w.result.findings, 0);
-	CHECK_EQ(w.result.notes, 3);
-	CHECK(hash_of(w.src_path) == src);
-	round_up_sizes();
-	look_by_mount();
-	world_release();
-}
-
-static void catalog_lost(void)
-{
-	for (int how = 0; how < 6; how++)
-		rebuilt_without_witness(how);
-}
-
-/* Where SRC is as the old rows say, they are believed: no conflict, exact sizes, pins. */
-static void catalog_damaged_rows_readable(void)
-{
-	world_new();
-	lose_catalog(99);
-	expect(0, "catalog-damaged", NULL);
-	CHECK_EQ(flags_of("dirty"), CAT_F_ATTR_OWNED);
-	CHECK_EQ(flags_of("part"), CAT_F_PIN_RANGES);
-	CHECK_EQ(flags_of("dir/deep"), CAT_F_PINNED);
-	CHECK_EQ(flags_of("dir"), CAT_F_PINNED | CAT_F_DIR);
-	CHECK_EQ(run_check(SCRUB), 0);
-	CHECK_EQ(w.n_found, 0);
-	look_by_mount();
-	world_release();
-}
-
-/* One group cannot be read: only its file is in conflict, and only if it differs. */
-static void catalog_damaged_one_row(void)
-{
-	world_new();
-	sql("UPDATE groups SET present_n = present_n + 1 WHERE file_id = " ID_OF("dirty"));
-	CHECK_EQ(run_check(REPAIR), 0);
-	CHECK_EQ(w.result.findings, 2);
-	CHECK(find("catalog-damaged", NULL) && find("conflict", "dirty"));
-	CHECK_EQ(flags_of("grown"), CAT_F_ATTR_OWNED);
-	look_by_mount();
-	world_release();
-
-	world_new();
-	sql("UPDATE groups SET present_n = present_n + 1 WHERE file_id = " ID_OF("clean"));
-	expect(0, "catalog-damaged", NULL);
-	CHECK_EQ(flags_of("clean"), 0);
-	look_by_mount();
-	world_release();
-
-	/* SRC was changed as well: then nothing bears the row out. */
-	world_new();
-	sql("UPDATE totals SET present_n = present_n + 1");
-	scribble(path_of(w.src_path, "dirty"), 3, 1);
-	CHECK_EQ(run_check(REPAIR), 0);
-	CHECK(find("conflict", "dirty"));
-	CHECK_EQ(w.result.findings, 2);
-	CHECK(flags_of("dirty") & CAT_F_CONFLICT);
-	world_release();
-}
-
-/* Objects that cannot be assigned are kept, whatever is in them. */
-static void catalog_lost_and_descriptions_too(void)
-{
-	char byte[3];
-
-	world_new();
-	removexattr(object_of("dirty"), DESCRIPTION);
-	setxattr(object_of("grown"), DESCRIPTION, "1 nonsense", 10, 0);
-	CHECK_EQ(unlink(path_of(volume_path(), "catalog.db")), 0);
-	CHECK_EQ(unlink(path_of(w.src_path, "new")), 0);
-	CHECK_EQ(run_check(0), 0);
-	CHECK_EQ(w.result.findings, 4);
-	CHECK_EQ(run_check(REPAIR), 0);
-	CHECK(find("object-orphan", NULL) && find("src-gone", "new"));
-	CHECK_EQ(w.result.repaired, 4);
-	lost_read("-new", byte, 3, 7);
-	CHECK(memcmp(byte, w.files[NEW].data + 7, 3) == 0);
-	CHECK_EQ(run_check(SCRUB), 0);
-	CHECK_EQ(w.n_found, 0);
-	world_release();
-}
-
-/* ---- the journal -------------------------------------------------------------------------- */
-static void crashed(void)
-{
-	world_crashed();
-	uint64_t src = hash_of(w.src_path), ssd = hash_of(w.ssd_path);
-
-	for (unsigned flags = 0; flags < 4; flags++) {
-		restore_ssd();
-		ssd = hash_of(w.ssd_path);
-		CHECK_EQ(run_check(flags), 0);
-		CHECK_EQ(w.result.findings, 0);
-		CHECK(find("unclean", NULL) && find("journal", NULL));
-		CHECK_EQ(w.result.files, FILES + 1);
-		CHECK(hash_of(w.src_path) == src);
-		CHECK((flags & REPAIR) || hash_of(w.ssd_path) == ssd);
-		CHECK_EQ(run_check(flags), 0);
-		CHECK_EQ(w.result.findings, 0);
-		CHECK_EQ(find("journal", NULL) != NULL, !(flags & REPAIR));
-		look_by_mount();
-	}
-	world_release();
-}
-
-/* What a power cut takes from an object is in the journal. */
-static void crashed_with_data_in_the_journal(void)
-{
-	world_crashed();
-	const char *object = path_of(volume_path(), "objects/07/0000000000000007");
-
-	CHECK_EQ(unlink(object), 0);
-	expect_dry(NOTE, "journal", NULL);
-	CHECK_EQ(run_check(REPAIR), 0);
-	CHECK_EQ(w.result.findings, 0);
-	CHECK_EQ(run_check(SCRUB), 0);
-	CHECK_EQ(w.result.findings, 0);
-	look_by_mount();
-	/* Also if the catalog is lost, as long as it still says where the journal starts. */
-	restore_ssd();
-	CHECK_EQ(unlink(object), 0);
-	sql("UPDATE totals SET present_n = present_n + 1");
-	expect(0, "catalog-damaged", NULL);
-	look_by_mount();
-	world_release();
-}
-
-static void journal_lost(void)
-{
-	world_crashed();
-	round_up_sizes();
-	for (int how = 0; how < 3; how++) {
-		char *journal = path_of(volume_path(), "journal.1");
-
-		restore_ssd();
-		if (how == 0)
-			CHECK_EQ(unlink(journal), 0);
-		else if (how == 1)
-			scribble(journal, 20, 30);
-		else
-			CHECK_EQ(truncate(journal, 0), 0);
-		CHECK_EQ(run_check(0), 0);
-		CHECK(find("journal-lost", NULL) && find("conflict", "dirty"));
-		CHECK_EQ(w.result.findings, 4);
-		CHECK_EQ(run_check(REPAIR), 0);
-		CHECK_EQ(w.result.repaired, 4);
-		CHECK_EQ(run_check(SCRUB), 0);
-		CHECK_EQ(w.result.findings, 0);
-		look_by_mount();
-	}
-	world_release();
-}
-
-/* The catalog knows the dirty data of a checkpoint, and not what came after. */
-static void journal_lost_after_a_checkpoint(void)
-{
-	struct tfile *f[2];
-
-	world_new();
-	CHECK(engine_open(64u << 20));
-	for (int i = 0; i < 2; i++)
-		f[i] = engine_use(w.files[GROWN + i].name);
-	engine_write(f[0], &w.files[GROWN], 20000, 100);
-	engine_write(f[1], &w.files[NEW], 500, 100);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(tfile_fsync(f[i], false), 0);
-		engine_unuse(f[i]);
-	}
-	save_ssd();
-	engine_close();
-	restore_ssd();
-	shell("rm '%s'/journal.*", volume_path());
-	CHECK_EQ(run_check(REPAIR), 0);
-	CHECK(find("journal-lost", NULL) && find("conflict", "grown"));
-	CHECK_EQ(w.result.findings, 2);
-	CHECK_EQ(flags_of("dirty"), CAT_F_ATTR_OWNED);
-	CHECK_EQ(flags_of("dir"), CAT_F_PINNED | CAT_F_DIR);
-	w.files[GROWN].data = realloc(w.files[GROWN].data, 20480);
-	memset(w.files[GROWN].data + w.files[GROWN].size, 0, 380);
-	w.files[GROWN].size = 20480;
-	look_by_mount();
 	world_release();
 }
 
@@ -622,7 +289,8 @@ static void forget_row(const char *path)
 	char text[200];
 
 	snprintf(text, sizeof(text),
-		 "PRAGMA foreign_keys = 1; DELETE FROM files WHERE path = CAST('%s' AS BLOB)", path);
+		 "PRAGMA foreign_keys = 1; DELETE FROM files WHERE path = CAST('%s' AS BLOB)",
+		 path);
 	sql(text);
 }
 
@@ -828,30 +496,9 @@ static void renamed_without_handles(void)
 	world_release();
 }
 
-static void rebuilt_without_handles(void)
-{
-	world_new();
-	CHECK_EQ(rename(path_of(w.src_path, "dirty"), path_of(w.src_path, "dir/moved")), 0);
-	CHECK_EQ(unlink(path_of(volume_path(), "catalog.db")), 0);
-	CHECK_EQ(run_check(REPAIR | BY_PATH), 0);
-	CHECK_EQ(w.result.findings, 4);
-	CHECK(find("conflict", "dir/moved"));
-	CHECK_EQ(run_check(BY_PATH), 0);
-	CHECK_EQ(w.result.findings, 0);
-	world_release();
-}
-
 UNIT_MAIN({ "good_volume", good_volume }, { "no_volume_or_mounted", no_volume_or_mounted },
-	  { "interrupted_by_caller", interrupted_by_caller }, { "catalog_lost", catalog_lost },
-	  { "catalog_damaged_rows_readable", catalog_damaged_rows_readable },
-	  { "catalog_damaged_one_row", catalog_damaged_one_row },
-	  { "catalog_lost_and_descriptions_too", catalog_lost_and_descriptions_too },
-	  { "crashed", crashed },
-	  { "crashed_with_data_in_the_journal", crashed_with_data_in_the_journal },
-	  { "journal_lost", journal_lost },
-	  { "journal_lost_after_a_checkpoint", journal_lost_after_a_checkpoint },
-	  { "src_gone", src_gone }, { "src_gone_and_object_too", src_gone_and_object_too },
-	  { "src_changed", src_changed },
+	  { "interrupted_by_caller", interrupted_by_caller }, { "src_gone", src_gone },
+	  { "src_gone_and_object_too", src_gone_and_object_too }, { "src_changed", src_changed },
 	  { "src_changed_under_dirty_data", src_changed_under_dirty_data },
 	  { "src_unreadable", src_unreadable }, { "both_unreadable", both_unreadable },
 	  { "object_missing", object_missing }, { "object_short", object_short },
@@ -862,5 +509,4 @@ UNIT_MAIN({ "good_volume", good_volume }, { "no_volume_or_mounted", no_volume_or
 	  { "scrub_object_corrupt", scrub_object_corrupt },
 	  { "scrub_without_sums", scrub_without_sums }, { "scrub_wrong_sum", scrub_wrong_sum },
 	  { "scrub_src_differs", scrub_src_differs },
-	  { "renamed_without_handles", renamed_without_handles },
-	  { "rebuilt_without_handles", rebuilt_without_handles })
+	  { "renamed_without_handles", renamed_without_handles })

@@ -206,9 +206,9 @@ static void work_steer(struct tfile *f)
 	else if (what == 4)
 		CHECK_EQ(tfile_unpin(f, below(2), off, len), 0);
 	for (int i = 0; what < 3 && i < 20 && next != UINT64_MAX; i++)
-		(void)(what == 0   ? tfile_promote_step(f, off, len, 1u << 20, &next, &bytes)
-		       : what == 1 ? tfile_demote_step(f, 1u << 20, false, &next, &bytes)
-				   : tfile_flush_step(f, 1u << 20, false, &next, &bytes));
+		(void)(what == 0 ? tfile_promote_step(f, off, len, 1u << 20, &next, &bytes) :
+		       what == 1 ? tfile_demote_step(f, 1u << 20, false, &next, &bytes) :
+				   tfile_flush_step(f, 1u << 20, false, &next, &bytes));
 }
 
 static void work_one(struct tfile *f, struct content *x)

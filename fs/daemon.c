@@ -38,10 +38,10 @@ struct daemon {
 	dev_t mount_dev;
 	pthread_t main_thread, signal_thread;
 	sigset_t signals;
-	pthread_mutex_t lock; /* loop_ended: while it is false the session may be told to end */
-	bool loop_ended;
-	_Atomic bool flushing;
-	_Atomic unsigned stops; /* signals that asked us to end */
+	pthread_mutex_t lock; /* loop_ended, unmounting */
+	pthread_cond_t changed;
+	bool loop_ended, unmounting; /* the session is not closed while unmounting */
+	_Atomic unsigned stops;	     /* signals that asked us to end */
 };
 
 /* ---- the process --------------------------------------------------------------------------- */
@@ -201,18 +201,47 @@ static void end_loop(struct daemon *d)
 	}
 }
 
+static bool begin_unmount(struct daemon *d)
+{
+	pthread_mutex_lock(&d->lock);
+	bool begun = d->unmounting = !d->loop_ended;
+
+	pthread_mutex_unlock(&d->lock);
+	return begun;
+}
+
+static void end_unmount(struct daemon *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->unmounting = false;
+	pthread_cond_signal(&d->changed);
+	pthread_mutex_unlock(&d->lock);
+}
+
 static void on_stop(struct daemon *d, int sig)
 {
-	if (++d->stops == 1 && !d->flushing) {
+	if (++d->stops > 1)
+		return;
+	if (begin_unmount(d)) {
 		log_line(LOG_INFO, "%s: unmounting (%s)", d->opt->mnt, strsignal(sig));
-		session_unmount(d->opt->mnt, d->mount_dev, false);
+		session_unmount(&d->fs, d->mount_dev, false);
 		end_loop(d);
-	} else if (d->stops == 1) {
+		end_unmount(d);
+	} else {
 		log_line(LOG_INFO,
-			 "%s: is unmounted, still writing back; a second signal stops "
-			 "that",
+			 "%s: is unmounted, still writing back; a second signal stops that",
 			 d->opt->mnt);
 	}
+}
+
+/* The main thread is out of the loop: wait until nobody else uses the session. */
+static void loop_has_ended(struct daemon *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->loop_ended = true;
+	while (d->unmounting)
+		pthread_cond_wait(&d->changed, &d->lock);
+	pthread_mutex_unlock(&d->lock);
 }
 
 static void *signal_main(void *arg)
@@ -321,7 +350,6 @@ static int flush(struct daemon *d)
 	uint64_t done, left = 0;
 	int r = 0;
 
-	d->flushing = true;
 	if (d->opt->flush_on_unmount)
 		while (d->stops < 2 &&
 		       (r = volume_flush_step(d->fs.volume, FLUSH_STEP_BYTES, &done, &left)) > 0)
@@ -395,6 +423,7 @@ static int serve(const struct mount_options *o, int ready_fd)
 			      .fs = { .opt = o, .start_ns = clock_ns(CLOCK_MONOTONIC) } };
 	d->fs.src.root_fd = -1;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->changed, NULL);
 	background_init(&d->background);
 	set_signals(d);
 	log_init(o->debug);
@@ -408,11 +437,9 @@ static int serve(const struct mount_options *o, int ready_fd)
 		if (err < 0)
 			log_line(LOG_ERR, "%s: serving ended: %s", o->mnt, strerror(-err));
 	}
-	pthread_mutex_lock(&d->lock);
-	d->loop_ended = true;
-	pthread_mutex_unlock(&d->lock);
+	loop_has_ended(d);
 	if (d->fs.session && d->mount_dev && !session_gone(&d->fs))
-		session_unmount(o->mnt, d->mount_dev, true);
+		session_unmount(&d->fs, d->mount_dev, true);
 	int end = take_down(d);
 
 	tell_parent(d, r ? r : MOUNT_FAILED); /* unless on_ready() told it before */

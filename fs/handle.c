@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "fs/handle.h"
 
+#include <fcntl.h>
+
 #include "db/base.h"
 #include "fs/fs.h"
 
@@ -35,6 +37,32 @@ void handle_remove(struct fs *fs, struct handle *h)
 	if (h->next)
 		h->next->prev = h->prev;
 	pthread_mutex_unlock(&l->lock);
+}
+
+static bool is_written(const struct handle *h)
+{
+	return h->kind == HANDLE_FILE &&
+	       (((const struct open_file *)h)->flags & O_ACCMODE) != O_RDONLY;
+}
+
+uint64_t *handle_written_ids(struct fs *fs)
+{
+	struct handle_list *l = &fs->handles;
+	uint64_t *ids = NULL;
+	size_t n = 0, room = 0;
+
+	do { /* until there is room for all of them */
+		free(ids);
+		room = n + 1;
+		ids = calloc(room, sizeof(*ids));
+		n = 0;
+		pthread_mutex_lock(&l->lock);
+		for (struct handle *h = l->first; ids && h; h = h->next)
+			if (is_written(h) && ++n < room)
+				ids[n - 1] = h->inode->nodeid;
+		pthread_mutex_unlock(&l->lock);
+	} while (ids && n >= room);
+	return ids;
 }
 
 void handle_list_release(struct fs *fs)

@@ -57,6 +57,10 @@ void handle_list_release(struct fs *fs);
 void handle_add(struct fs *fs, struct handle *h);
 void handle_remove(struct fs *fs, struct handle *h);
 
+/* Node ids of the files that are open for writing, malloc'ed, with repetitions; 0 ends the list.
+ * NULL: out of memory. */
+uint64_t *handle_written_ids(struct fs *fs);
+
 /* Give back everything the handle holds, and the handle. */
 void open_file_close(struct fs *fs, struct open_file *h);
 void open_dir_close(struct fs *fs, struct open_dir *h);

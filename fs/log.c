@@ -3,6 +3,7 @@
 
 #include <fuse_log.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +12,8 @@
 
 #define LINE_MAX_BYTES 1024
 
-static bool to_syslog, debug_lines, catching;
+static _Atomic bool to_syslog;
+static bool debug_lines, catching;
 static char fuse_reason[256];
 
 void log_init(bool debug)

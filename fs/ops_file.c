@@ -133,20 +133,8 @@ static void close_file(struct fs *fs, struct open_file *h)
 	open_file_close(fs, h);
 }
 
-/* ---- creating ------------------------------------------------------------------------------ */
-/*
- * As an ordinary user we can not open a file for writing that forbids it to its owner, not even one
- * just made (0444, as git does): it is made with more, and gets its mode when it is open.
- */
-static mode_t extra_mode(fuse_req_t req, mode_t mode)
-{
-	mode_t wanted = mode & ~fuse_req_ctx(req)->umask;
-
-	return fs_of(req)->privileged ? 0 : ~wanted & (S_IRUSR | S_IWUSR);
-}
-
-static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
-		       mode_t extra)
+/* ---- creating ------------------------------------------------------------------------------- */
+static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode_t mode)
 {
 	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
 	struct creds creds;
@@ -154,7 +142,7 @@ static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode
 
 	if (r < 0)
 		return r;
-	r = creds_enter(req, mode | extra, fuse_req_ctx(req)->umask & ~extra, &creds);
+	r = creds_enter(req, mode, fuse_req_ctx(req)->umask, &creds);
 	if (r < 0)
 		return r;
 	int fd = openat(ref.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
@@ -164,13 +152,34 @@ static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode
 	return fd >= 0 ? fd : neg_errno();
 }
 
-static int take_extra_mode(int fd, mode_t extra)
+/*
+ * As an ordinary user we can not open a file that forbids it to its owner, not even one just made
+ * (0444, as git does): it gets these bits while it is being opened.
+ */
+static int give_owner_bits(const struct fs *fs, int fd, mode_t *ret_given)
 {
 	struct stat st;
 
-	if (!extra)
+	*ret_given = 0;
+	if (fs->privileged)
 		return 0;
-	if (fstat(fd, &st) < 0 || fchmod(fd, st.st_mode & 07777 & ~extra) < 0)
+	if (fstat(fd, &st) < 0)
+		return neg_errno();
+	mode_t missing = ~st.st_mode & (S_IRUSR | S_IWUSR);
+
+	if (missing && fchmod(fd, (st.st_mode & 07777) | missing) < 0)
+		return neg_errno();
+	*ret_given = missing;
+	return 0;
+}
+
+static int take_owner_bits(int fd, mode_t given)
+{
+	struct stat st;
+
+	if (!given)
+		return 0;
+	if (fstat(fd, &st) < 0 || fchmod(fd, st.st_mode & 07777 & ~given) < 0)
 		return neg_errno();
 	return 0;
 }
@@ -184,23 +193,24 @@ static void pin_if_wanted(struct fs *fs, struct inode *dir, struct tfile *f)
 		(void)tfile_pin(f, true, 0, 0); /* the file is there; a pin can be set again */
 }
 
-static int open_with_mode(fuse_req_t req, struct inode *i, int fd, mode_t extra,
-			  struct fuse_file_info *fi)
+static int open_with_owner_bits(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi)
 {
-	int r;
+	mode_t given;
+	int r = give_owner_bits(fs_of(req), fd, &given);
 
-	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
-	r = file_open(req, i, fd, fi);
 	if (r < 0)
 		return r;
-	r = take_extra_mode(fd, extra);
-	if (r < 0)
+	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
+	r = file_open(req, i, fd, fi);
+	int taken = take_owner_bits(fd, given);
+
+	if (r == 0 && taken < 0)
 		close_file(fs_of(req), open_file_of(fi->fh));
-	return r;
+	return r < 0 ? r : taken;
 }
 
 /* The new file is `fd`; entry and handle for it. */
-static int open_created(fuse_req_t req, struct inode *dir, const char *name, int fd, mode_t extra,
+static int open_created(fuse_req_t req, struct inode *dir, const char *name, int fd,
 			struct fuse_file_info *fi, struct fuse_entry_param *ret)
 {
 	struct fs *fs = fs_of(req);
@@ -210,13 +220,14 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 		return r;
 	struct inode *i = inode_get(&fs->inodes, ret->ino);
 
-	r = open_with_mode(req, i, fd, extra, fi);
+	r = open_with_owner_bits(req, i, fd, fi);
 	if (r == 0) {
 		struct tfile *f = open_file_of(fi->fh)->file;
 
-		ret->attr.st_mode &= ~extra;
 		if (!(ret->attr.st_mode & (S_ISUID | S_ISGID)))
 			inode_set(i, INODE_NO_PRIVS);
+		if (!fs->privileged)
+			ret->attr_timeout = 0; /* its ctime may have moved */
 		attr_unsynced(i, f);
 		pin_if_wanted(fs, dir, f);
 	} else {
@@ -239,8 +250,7 @@ static void unmake(struct fs *fs, struct inode *dir, const char *name)
 static int create_in(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
 		     struct fuse_file_info *fi, struct fuse_entry_param *ret)
 {
-	mode_t extra = extra_mode(req, mode);
-	_cleanup_close_ int fd = create_name(req, dir, name, mode, extra);
+	_cleanup_close_ int fd = create_name(req, dir, name, mode);
 
 	/* Somebody made it behind the mount's back: the kernel shall look again, and check the
 	 * permissions of what is there. */
@@ -248,7 +258,7 @@ static int create_in(fuse_req_t req, struct inode *dir, const char *name, mode_t
 		return -ESTALE;
 	if (fd < 0)
 		return fd;
-	int r = open_created(req, dir, name, fd, extra, fi, ret);
+	int r = open_created(req, dir, name, fd, fi, ret);
 
 	if (r < 0)
 		unmake(fs_of(req), dir, name);

@@ -148,32 +148,34 @@ static bool fusermount(const char *mountpoint, bool lazy)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Pages that programs changed through mappings. */
-static void sync_mount(const char *mountpoint)
+/*
+ * Pages that programs changed through mappings. syncfs(2) does not wait for FUSE's writes;
+ * invalidating a file's pages writes those that are dirty, and waits. What is not open any more was
+ * written when it was closed or unmapped.
+ */
+static void write_mapped_pages(struct fs *fs)
 {
-	_cleanup_close_ int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_free_ uint64_t *ids = handle_written_ids(fs);
 
-	if (fd < 0 || syncfs(fd) < 0)
-		log_line(LOG_WARNING, "%s: cannot sync before unmounting: %s", mountpoint,
-			 strerror(errno));
+	for (const uint64_t *id = ids; id && *id; id++)
+		(void)fuse_lowlevel_notify_inval_inode(fs->session, *id, 0, 0);
 }
 
-void session_unmount(const char *mountpoint, dev_t dev, bool now)
+void session_unmount(struct fs *fs, dev_t dev, bool now)
 {
+	const char *mnt = fs->opt->mnt;
 	dev_t there;
 
-	if (!device_at(mountpoint, &there) || there != dev)
+	if (!device_at(mnt, &there) || there != dev)
 		return;
-	if (!now && umount2(mountpoint, UMOUNT_NOFOLLOW) == 0)
+	if (!now && umount2(mnt, UMOUNT_NOFOLLOW) == 0)
 		return;
-	bool user = errno == EPERM;
-
-	if (!now && user && fusermount(mountpoint, false))
+	if (!now && errno == EPERM && fusermount(mnt, false))
 		return;
 	if (!now)
-		sync_mount(mountpoint);
-	if (umount2(mountpoint, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		fusermount(mountpoint, true);
+		write_mapped_pages(fs);
+	if (umount2(mnt, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+		fusermount(mnt, true);
 }
 
 bool session_gone(const struct fs *fs)

@@ -15,11 +15,11 @@ struct fs;
  * stderr. */
 int session_open(struct fs *fs, bool privileged, dev_t *ret_dev);
 /*
- * Unmount, if `dev` is still what is mounted there. A busy mount gets its mapped pages written and
+ * Unmount, if `dev` is still what is mounted there. A busy mount has its mapped pages written and
  * is detached, its connection aborted: programs that have files open there get ENOTCONN. Needs a
  * running loop, unless `now`, which skips everything that the loop would have to answer.
  */
-void session_unmount(const char *mountpoint, dev_t dev, bool now);
+void session_unmount(struct fs *fs, dev_t dev, bool now);
 /* The kernel has ended the connection: somebody unmounted us. */
 bool session_gone(const struct fs *fs);
 /* Cut the connection, if unmounting did not. False: it can not be done from here. */

@@ -214,15 +214,6 @@ explains_itself() {
 	hfs_umount
 }
 
-@test "top: wrong use and --help" {
-	refused "$usage" 'missing|operand|usage' top
-	refused "$usage" '--bogus' top --bogus "$MNT"
-	call top --once "$SRC"
-	[ "$status" -ne 0 ]
-	[ "$stderr" = "hybridfs: $SRC: not on a hybridfs mount" ]
-	explains_itself top
-}
-
 @test "check: wrong use exits 16, as fsck does, and --help 0" {
 	refused 16 'missing|operand|usage' check
 	refused 16 'missing|operand|usage' check "$SRC"

@@ -70,15 +70,15 @@ copied() {
 }
 
 @test "tar with -S, extended attributes and ACLs keeps everything, both ways" {
-	local as=(--xattrs '--xattrs-include=*' --acls -S)
+	local as=(--format=posix --xattrs '--xattrs-include=*' --acls -S)
 
 	hfs_zoo "$TOP/plain/zoo"
 	rm "$TOP/plain/zoo/socket"	# tar does not store sockets
 	touch -d '2002-02-02 02:02:02.222222222' "$TOP/plain/zoo" # removing it moved the time
 	mkdir "$MNT/zoo" "$TOP/plain/back"
-	tar -C "$TOP/plain/zoo" "${as[@]}" --format=posix -cf - . | tar -C "$MNT/zoo" "${as[@]}" -xpf -
+	tar -C "$TOP/plain/zoo" "${as[@]}" -cf - . | tar -C "$MNT/zoo" "${as[@]}" -xpf -
 	copied "$TOP/plain/zoo" "$MNT/zoo"
-	tar -C "$MNT/zoo" "${as[@]}" --format=posix -cf - . | tar -C "$TOP/plain/back" "${as[@]}" -xpf -
+	tar -C "$MNT/zoo" "${as[@]}" -cf - . | tar -C "$TOP/plain/back" "${as[@]}" -xpf -
 	copied "$TOP/plain/zoo" "$TOP/plain/back"
 	hfs_umount
 	copied "$TOP/plain/zoo" "$SRC/zoo"

@@ -56,9 +56,10 @@ teardown() {
 	hfs_mount
 	diff <(find "$SRC/users" -printf "$of" | sort) <(find "$MNT/users" -printf "$of" | sort)
 	[ -z "$(find "$MNT/users" | sort | uniq -d)" ]
-	rm -r "$MNT/users"
+	mv "$MNT/users" "$MNT/renamed"
+	rm -r "$MNT/renamed"
 	hfs_umount
-	[ ! -e "$SRC/users" ]
+	[ ! -e "$SRC/users" ] && [ ! -e "$SRC/renamed" ]
 }
 
 @test "in place: MNT is SRC itself" {

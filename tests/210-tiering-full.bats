@@ -95,6 +95,22 @@ used_fits() {
 	hfs_umount
 }
 
+@test "files that stay open give up their clean copies like others" {
+	hfs_setup loops 300M 64M
+	for i in {1..20}; do hfs_pattern "$i" 2M >"$SRC/file$i"; done
+	hfs_mount size=16M
+	for i in {1..20}; do
+		eval "exec $((i + 100))<'$MNT/file$i'"
+		"$HYBRIDFS" promote -q "$MNT/file$i"
+		used_fits
+	done
+	for i in {1..20}; do
+		cmp <(hfs_pattern "$i" 2M) "/proc/self/fd/$((i + 100))"
+		eval "exec $((i + 100))<&-"
+	done
+	hfs_umount
+}
+
 @test "what is dirty leaves by itself when nobody writes, also when the SSD is full of it" {
 	hfs_setup loops 300M 64M
 	hfs_mount dirty_expire=1,dirty_ratio=90,seq_cutoff=0

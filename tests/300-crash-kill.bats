@@ -18,7 +18,7 @@ synced_files() {
 	local i
 
 	for ((i = $1 * 1000; i < $1 * 1000 + 999; i++)); do
-		hfs_pattern $i 30000 | dd of="$MNT/file$i" bs=7000 conv=fsync status=none || return 0
+		hfs_pattern $i 30000 | dd of="$MNT/file$i" bs=7k conv=fsync status=none || return 0
 		echo $i >>"$TOP/synced.$1"
 	done
 } 2>/dev/null

@@ -35,7 +35,10 @@ static uint64_t bytes_wanted(const struct snapshot *s, unsigned n)
 static int put_data(struct journal *j, const struct snapshot *s)
 {
 	char buf[SNAPSHOT_DATA_BLOCKS * BLOCK_BYTES];
-	int r = 0;
+	int r = s->n_data ? tfile_hold_object(s->f) : 0;
+
+	if (r < 0 || !s->n_data)
+		return r;
 
 	for (unsigned i = 0, e; r == 0 && i < s->n_data; i = e) {
 		for (e = i + 1; e < s->n_data && s->data[e] == s->data[e - 1] + BLOCK_BYTES; e++)
@@ -46,6 +49,7 @@ static int put_data(struct journal *j, const struct snapshot *s)
 		if (r == 0)
 			r = journal_put_data(j, s->row.id, s->data[i], buf, (uint32_t)len);
 	}
+	tfile_drop_object(s->f);
 	return r;
 }
 

@@ -27,7 +27,7 @@ bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64
 {
 	pthread_mutex_lock(&v->lists_lock);
 	struct list_link *k = link_of(l, f);
-	bool fresh = !k->linked;
+	bool fresh = !k->linked, first = fresh && !l->head;
 
 	if (fresh) {
 		*k = (struct list_link){ .prev = l->tail, .since_ns = since_ns, .linked = true };
@@ -41,6 +41,8 @@ bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64
 	pthread_mutex_unlock(&v->lists_lock);
 	if (fresh)
 		tfile_ref(f);
+	if (first) /* the background may be asleep for long, as nothing was to be done */
+		volume_wake(v);
 	return fresh;
 }
 

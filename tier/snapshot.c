@@ -170,10 +170,6 @@ static void take_locked(struct snapshot *s, bool journal)
 void snapshot_take(struct snapshot *s, struct tfile *f, bool journal)
 {
 	*s = (struct snapshot){ .f = f };
-	s->error = tfile_hold_object(f);
-	s->holding = s->error == 0;
-	if (s->error)
-		return;
 	pthread_mutex_lock(&f->lock);
 	take_locked(s, journal);
 	pthread_mutex_unlock(&f->lock);
@@ -182,17 +178,23 @@ void snapshot_take(struct snapshot *s, struct tfile *f, bool journal)
 /* ---- syncing ------------------------------------------------------------------------------ */
 static bool wants_sync(const struct snapshot *s)
 {
-	return !s->error && !s->skip && (s->sync || s->sync_new) && s->f->obj_fd >= 0;
+	return !s->error && !s->skip && (s->sync || s->sync_new);
 }
 
+/* Opened for the moment only: a checkpoint may have many thousands of files. */
 static int sync_object(struct snapshot *s)
 {
-	if (s->sync_new) {
-		int r = object_sync_dir(s->f->v, s->f->id);
+	struct tfile *f = s->f;
+	int r = s->sync_new ? object_sync_dir(f->v, f->id) : 0;
 
-		return r < 0 ? r : fsync(s->f->obj_fd) < 0 ? neg_errno() : 0;
-	}
-	return fdatasync(s->f->obj_fd) < 0 ? neg_errno() : 0;
+	if (r == 0)
+		r = tfile_hold_object(f);
+	if (r < 0)
+		return r;
+	if (f->obj_fd >= 0 && (s->sync_new ? fsync(f->obj_fd) : fdatasync(f->obj_fd)) < 0)
+		r = neg_errno();
+	tfile_drop_object(f);
+	return r;
 }
 
 /*
@@ -309,8 +311,6 @@ static void note_failed_locked(struct snapshot *s, bool journal)
 
 static void release(struct snapshot *s)
 {
-	if (s->holding)
-		tfile_drop_object(s->f);
 	free(s->row.path);
 	free(s->groups);
 	free(s->group_seqs);

@@ -29,18 +29,18 @@ struct snapshot {
 	bool row_only; /* the map is not loaded: its groups are as they are stored */
 	bool sync, sync_new; /* the object has to be synced, its directory entry too */
 	bool synced_mark;    /* earlier journal data of this file is obsolete with the sync */
-	bool dirty, holding;
+	bool dirty;
 	int error;
 };
 
-/* Opens the object, copies. `journal`: for the journal, with small data; else for the catalog. */
+/* Copies. `journal`: for the journal, with small data; else for the catalog. */
 void snapshot_take(struct snapshot *s, struct tfile *f, bool journal);
 /* The object of every snapshot that wants it (I1: after the copy, before it is stored). */
 void snapshot_sync(struct volume *v, struct snapshot *s, unsigned n);
-/* Durable now (error 0) or failed: note it in the file. Closes the object, frees the copy. */
+/* Durable now (error 0) or failed: note it in the file. Frees the copy. */
 void snapshot_finish(struct snapshot *s, bool journal, uint64_t gen, int error);
 
-/* It is not going to be stored: the file is changed as before. Closes and frees as well. */
+/* It is not going to be stored: the file is changed as before. Frees as well. */
 void snapshot_undo(struct snapshot *s, bool journal);
 
 #endif

@@ -345,7 +345,8 @@ int volume_close(struct volume *v)
 	if (r == 0)
 		r = committed;
 	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
-	if (r == 0)
+	/* What nobody has settled since a crash is for the next mount to settle. */
+	if (r == 0 && !v->settling)
 		r = catalog_run(v, mark_clean, NULL);
 	drop_everything(v);
 	volume_free(v);

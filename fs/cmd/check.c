@@ -211,7 +211,7 @@ int cmd_check(int argc, char **argv)
 		return exit_code == CMD_OK ? EXIT_CLEAN : EXIT_WRONG_USE;
 	if (o.n_operands != 2) {
 		(void)cmd_usage_error(argv[0], "%s",
-				      o.n_operands < 2 ? "SRC and SSD are needed" :
+				      o.n_operands < 2 ? "missing operand: SRC and SSD are needed" :
 							 "too many operands");
 		return EXIT_WRONG_USE;
 	}

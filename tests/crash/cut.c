@@ -203,7 +203,8 @@ static void apply_block(const struct log *log, int fd, unsigned int dev, uint64_
 
 		if (!is_change(r) || r->head.dev != dev || r->head.off_bytes >= hi || end <= lo)
 			continue;
-		apply_part(fd, r, r->head.off_bytes > lo ? r->head.off_bytes : lo, end < hi ? end : hi);
+		apply_part(fd, r, r->head.off_bytes > lo ? r->head.off_bytes : lo,
+			   end < hi ? end : hi);
 		take--;
 	}
 }
@@ -335,7 +336,8 @@ int main(int argc, char **argv)
 		log_read(&log, argv[1]);
 		make_cut(&log, argv, strtoull(argv[5], NULL, 0), strtoull(argv[6], NULL, 0));
 	} else {
-		fprintf(stderr, "Usage: cut LOG START BASE OUT RECORD SEED | cut --plan LOG COUNT SEED\n");
+		fprintf(stderr,
+			"Usage: cut LOG START BASE OUT RECORD SEED | cut --plan LOG COUNT SEED\n");
 		return 2;
 	}
 	free(log.records);

@@ -31,7 +31,7 @@ bool plan_syncs(const struct actor *a, uint64_t step)
 	return step % SYNC_STEPS_MAX == 0 || actor_hash(a, step, 1) % 3 == 0;
 }
 
-/* Word 0 is the checksum: it depends on all that identifies the content; the rest follows from it. */
+/* Word 0 is a checksum of all that identifies the content; the rest follows from it. */
 void plan_fill(const struct actor *a, uint64_t step, uint64_t where, void *buf, size_t len)
 {
 	uint64_t h = hash_of(actor_hash(a, step, 2), where, len, 0);
@@ -84,8 +84,9 @@ size_t plan_sql_len(const struct actor *a, uint64_t step)
 
 struct trunc_op plan_trunc(const struct actor *a, uint64_t step, const struct trunc_state *s)
 {
-	static const unsigned char kinds[] = { T_WRITE,	 T_WRITE,  T_WRITE, T_APPEND, T_APPEND, T_APPEND,
-					       T_TRUNCATE, T_TRUNCATE, T_PUNCH, T_ZERO, T_EXTEND, T_WRITE };
+	static const unsigned char kinds[] = { T_WRITE,	 T_WRITE,  T_WRITE,    T_APPEND,
+					       T_APPEND, T_APPEND, T_TRUNCATE, T_TRUNCATE,
+					       T_PUNCH,	 T_ZERO,   T_EXTEND,   T_WRITE };
 	uint64_t h = actor_hash(a, step, 7), x = actor_hash(a, step, 8);
 	struct trunc_op op = { .kind = kinds[h % sizeof(kinds)] };
 	bool aligned = (h >> 8) % 3 == 0;

@@ -13,17 +13,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAN_BLOCK	 4096
-#define OVER_BLOCKS	 256 /* of each process, in one file: process p has those from p * 256 on */
-#define OVER_RUN_MAX	 64
+#define PLAN_BLOCK	  4096
+#define OVER_BLOCKS	  256 /* of each process, in one file, from block p * 256 on */
+#define OVER_RUN_MAX	  64
 #define APPEND_RECORD_MAX 204800
-#define APPEND_FILE_MAX	 (6u << 20) /* an append process ends there */
-#define RENAME_NAMES	 6
-#define RENAME_BYTES_MAX 90000
-#define SQL_ROWS	 64 /* rows that a database keeps */
-#define SQL_BODY_MAX	 200000
-#define TRUNC_BYTES_MAX	 (384u << 10)
-#define TRUNC_IO_MAX	 (64u << 10)
+#define APPEND_FILE_MAX	  (6u << 20) /* an append process ends there */
+#define RENAME_NAMES	  6
+#define RENAME_BYTES_MAX  90000
+#define SQL_ROWS	  64 /* rows that a database keeps */
+#define SQL_BODY_MAX	  200000
+#define TRUNC_BYTES_MAX	  (384u << 10)
+#define TRUNC_IO_MAX	  (64u << 10)
 
 /* Workloads, in the order of plan_names. MIXED runs one process or two of each of the others. */
 enum workload { W_APPEND, W_OVERWRITE, W_RENAME, W_SQLITE, W_TRUNCATE, W_COUNT };
@@ -52,7 +52,7 @@ void plan_fill(const struct actor *a, uint64_t step, uint64_t where, void *buf, 
 /* append: the length of record `step`. */
 size_t plan_append_len(const struct actor *a, uint64_t step);
 
-/* overwrite: step writes blocks [*ret_first, *ret_first + *ret_count) of the actor's OVER_BLOCKS. */
+/* overwrite: step writes *ret_count of the actor's OVER_BLOCKS blocks, from *ret_first on. */
 void plan_over(const struct actor *a, uint64_t step, unsigned int *ret_first,
 	       unsigned int *ret_count);
 

@@ -25,12 +25,12 @@
 
 #include "crashlog.h"
 
-#define INO_DEVICE  2 /* and following */
-#define INO_CTL	    (INO_DEVICE + LOG_DEVICES)
-#define INO_END	    (INO_CTL + 1)
-#define READ_MAX    (1u << 20)
-#define FOREVER_S   1e6
-#define LOG_BUFFER  (4u << 20)
+#define INO_DEVICE 2 /* and following */
+#define INO_CTL	   (INO_DEVICE + LOG_DEVICES)
+#define INO_END	   (INO_CTL + 1)
+#define READ_MAX   (1u << 20)
+#define FOREVER_S  1e6
+#define LOG_BUFFER (4u << 20)
 
 static int device_fds[LOG_DEVICES];
 static FILE *log_file;
@@ -55,8 +55,9 @@ static const char *name_of(fuse_ino_t ino)
 static void log_append(enum log_type type, fuse_ino_t ino, uint64_t off, uint64_t len,
 		       const void *data)
 {
-	struct log_record r = { .magic = LOG_MAGIC, .type = (uint8_t)type, .off_bytes = off,
-				.len_bytes = len };
+	struct log_record r = {
+		.magic = LOG_MAGIC, .type = (uint8_t)type, .off_bytes = off, .len_bytes = len
+	};
 
 	if (is_device(ino))
 		r.dev = (uint8_t)(ino - INO_DEVICE);

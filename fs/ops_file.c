@@ -224,7 +224,7 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 	if (r == 0) {
 		struct tfile *f = open_file_of(fi->fh)->file;
 
-		if (!(ret->attr.st_mode & (S_ISUID | S_ISGID)))
+		if (!fs->opt->set_umask && !(ret->attr.st_mode & (S_ISUID | S_ISGID)))
 			inode_set(i, INODE_NO_PRIVS);
 		if (!fs->privileged)
 			ret->attr_timeout = 0; /* its ctime may have moved */

@@ -411,6 +411,8 @@ int bury_step(struct volume *v)
 		list = g->next;
 		(void)object_remove(v, g->id); /* what is left is an orphan: swept at next mount */
 		atomic_fetch_sub(&v->used_blocks, g->present_blocks);
+		if (g->counted)
+			atomic_fetch_sub(&v->dead_rows, 1);
 		free(g);
 	}
 	return 0;

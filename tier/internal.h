@@ -108,6 +108,7 @@ struct tfile {
 	uint64_t src_wseq, src_sseq;
 	uint64_t obj_wseq, obj_sseq;
 	bool conflict, pinned, dead, pin_ranges;
+	bool dead_counted;
 	bool truncate_pending; /* SRC must be cut to `pending_to` before anything else is written */
 	uint64_t pending_to;
 	/* Lowest cut of SRC that is not durable there yet, for recovery to redo; UINT64_MAX: none.
@@ -156,6 +157,7 @@ struct grave {
 	uint64_t id;
 	uint64_t present_blocks;
 	bool row, sync_src; /* sync_src: SRC's unlink must be durable first */
+	bool counted;	    /* in volume.dead_rows */
 };
 
 struct hit_minute {
@@ -212,6 +214,7 @@ struct volume {
 	_Atomic uint64_t src_free_bytes;
 	_Atomic int64_t src_free_at_ns;
 
+	_Atomic uint64_t dead_rows; /* unlinked files with a row, until it is deleted durably */
 	_Atomic uint64_t used_blocks, dirty_blocks, pinned_blocks, conflicts, tracked;
 	_Atomic uint64_t hits, misses, read_hit_bytes, read_miss_bytes, bypassed_bytes;
 	_Atomic uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;

@@ -342,8 +342,29 @@ static int write_ssd(struct tfile *f, struct map_run run, const char *data)
 }
 
 /* ---- write: to SRC ------------------------------------------------------------------------ */
+/*
+ * The durable state may have clean copies of blocks that memory has forgotten. New data may reach
+ * SRC's disk without the new time-stamp, and then nothing would tell the copy from a good one: so
+ * it is forgotten durably first. The SSD failing in that is no reason to refuse the write.
+ */
+static void forget_durably(struct tfile *f, uint64_t start, uint64_t end)
+{
+	bool removal = false;
+
+	pthread_mutex_lock(&f->lock);
+	for (uint64_t i = start / GROUP_BYTES; i <= (end - 1) / GROUP_BYTES; i++) {
+		const struct map_group *g = map_find(&f->map, i);
+
+		removal |= g && g->removal;
+	}
+	pthread_mutex_unlock(&f->lock);
+	if (removal)
+		(void)commit_file(f); /* logged and counted there */
+}
+
 static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *data)
 {
+	forget_durably(f, start, end);
 	int r = src_change_begin(f);
 
 	if (r < 0)
@@ -435,6 +456,9 @@ static int write_around(struct tfile *f, struct map_run run, const char *data, b
 }
 
 /* ---- write: which way --------------------------------------------------------------------- */
+/* With less than this beyond what is dirty, SRC is asked at each write. */
+#define TIGHT_BYTES (512ull << 20)
+
 static uint64_t src_free(struct volume *v)
 {
 	int64_t now = volume_now(v);
@@ -442,12 +466,30 @@ static uint64_t src_free(struct volume *v)
 
 	/* At most a few times a second; in between the dirty counter, part of the decision,
 	 * moves on at once. */
-	if (now - atomic_load(&v->src_free_at_ns) > SECOND_NS / 5) {
+	bool tight = atomic_load(&v->src_free_bytes) <
+		     atomic_load(&v->dirty_blocks) * BLOCK_BYTES + TIGHT_BYTES;
+
+	if (tight || now - atomic_load(&v->src_free_at_ns) > SECOND_NS / 5) {
 		atomic_store(&v->src_free_at_ns, now);
 		if (fstatvfs(v->src->root_fd, &vfs) == 0)
 			atomic_store(&v->src_free_bytes, (uint64_t)vfs.f_bavail * vfs.f_frsize);
 	}
 	return atomic_load(&v->src_free_bytes);
+}
+
+/*
+ * Dirty data was accepted because SRC had room for it (I7): a write that goes to SRC itself, past the
+ * SSD, must not use that room up. When it would, the dirty data goes first; then SRC answers for
+ * itself. Nothing is reserved yet, so write-back of this very file is not in our way.
+ */
+static void keep_room_in_src(struct volume *v, uint64_t len)
+{
+	uint64_t bytes, left, dirty;
+
+	while ((dirty = atomic_load(&v->dirty_blocks) * BLOCK_BYTES) > 0 &&
+	       src_free(v) < dirty + len + POLICY_SRC_RESERVE_BYTES / 2)
+		if (volume_flush_step(v, WRITEBACK_BYTES, &bytes, &left) <= 0)
+			break;
 }
 
 static bool ssd_usable(struct volume *v)
@@ -494,10 +536,11 @@ static void ssd_refused(struct tfile *f, int r)
  */
 static int write_run_through(struct tfile *f, struct map_run run, const char *data)
 {
-	int r = write_src(f, run.start, run.end, data);
+	int r = run.state == BLOCK_CLEAN ? forget(f, run.start, run.end) : 0;
 
+	if (r == 0)
+		r = write_src(f, run.start, run.end, data);
 	if (r == 0 && run.state == BLOCK_CLEAN) {
-		r = forget(f, run.start, run.end);
 		if (f->v->opt.mode == MODE_WRITETHROUGH)
 			(void)tfile_promote_later(f, run.start, run.end - run.start);
 	}
@@ -629,6 +672,7 @@ ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, siz
 	if (end > INT64_MAX)
 		return -EFBIG;
 	note_stream(f, s, off, len);
+	keep_room_in_src(f->v, len);
 	int r = write_runs(f, s, buf, off, end, &at, false);
 
 	if (r == NEEDS_SRC_MUTEX) {

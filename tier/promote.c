@@ -227,7 +227,11 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 
 	pthread_mutex_unlock(&f->lock);
 	if (cut) { /* not ours to wait for: done now, and the caller comes again */
-		r = settle_cut(f, false);
+		r = tfile_use(f, true);
+		if (r == 0) {
+			r = settle_cut(f, false);
+			tfile_unuse(f);
+		}
 		return r < 0 ? r : -EAGAIN;
 	}
 	if (mask)

@@ -130,18 +130,14 @@ static void set_size_locked(struct tfile *f, uint64_t size)
 }
 
 /*
- * The cut in memory, at once: everything past `size` leaves the map, the tail of the last block is
- * zero (a clean one is forgotten, SRC's is zero past its end), and, if `pending`, SRC must follow.
+ * The cut in memory, at once: everything past `size` leaves the map, and, if `pending`, SRC must
+ * follow. The tail of the last block is zeroed when the cut is durable: until then a crash brings
+ * back the old size, and the bytes must be there.
  */
 static int cut_map(struct tfile *f, uint64_t size, bool pending)
 {
-	uint64_t base = round_down_u64(size, BLOCK_BYTES);
-	int r = zero_past_end(f, size, base + BLOCK_BYTES);
-
-	if (r < 0)
-		return r;
 	pthread_mutex_lock(&f->lock);
-	r = tfile_map_set_locked(f, round_up_u64(size, BLOCK_BYTES), RANGE_END, BLOCK_ABSENT);
+	int r = tfile_map_set_locked(f, round_up_u64(size, BLOCK_BYTES), RANGE_END, BLOCK_ABSENT);
 	if (r == 0 && pending) {
 		f->truncate_pending = true;
 		f->pending_to = size;
@@ -173,7 +169,9 @@ static int truncate_down(struct tfile *f, uint64_t size)
 	if (r == 0 && journaled)
 		r = commit_file(f);
 	/* On failure the cut stays pending: the file reads as cut, SRC follows later. */
-	return r == 0 && journaled ? redo_cut(f) : r;
+	if (r == 0 && journaled)
+		r = redo_cut(f);
+	return r < 0 ? r : zero_past_end(f, size, round_up_u64(size, BLOCK_BYTES));
 }
 
 static int truncate_up(struct tfile *f, uint64_t size)

@@ -318,12 +318,15 @@ static void entomb(struct tfile *f)
 	struct grave *g = f->id ? malloc(sizeof(*g)) : NULL;
 
 	unaccount(f);
+	if (!g && f->dead_counted)
+		atomic_fetch_sub(&v->dead_rows, 1);
 	if (!g)
 		return; /* no object, or no memory: the next mount's sweep finds it */
 	*g = (struct grave){ .id = f->id,
 			     .present_blocks = f->acct_present,
-			     .row = f->row,
-			     .sync_src = f->row && f->durable_dirty };
+			     .row = f->row || f->catalog_row,
+			     .sync_src = f->durable_dirty || f->row != f->catalog_row,
+			     .counted = f->dead_counted };
 	atomic_fetch_add(&v->used_blocks, g->present_blocks);
 	pthread_mutex_lock(&v->lists_lock);
 	g->next = v->graves;
@@ -412,6 +415,10 @@ void tfile_dead(struct tfile *f)
 	pthread_mutex_lock(&v->files_lock);
 	f->dead = true;
 	pthread_mutex_unlock(&v->files_lock);
+	if ((f->row || f->catalog_row) && !f->dead_counted) {
+		f->dead_counted = true;
+		atomic_fetch_add(&v->dead_rows, 1);
+	}
 	pthread_mutex_unlock(&f->lock);
 	file_list_remove(v, &v->changed, f);
 	file_list_remove(v, &v->uncheckpointed, f);

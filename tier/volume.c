@@ -345,8 +345,8 @@ int volume_close(struct volume *v)
 	if (r == 0)
 		r = committed;
 	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
-	/* What nobody has settled since a crash is for the next mount to settle. */
-	if (r == 0 && !v->settling)
+	/* What is not settled or swept yet since a crash is for the next mount to do. */
+	if (r == 0 && !v->settling && !v->sweeping)
 		r = catalog_run(v, mark_clean, NULL);
 	drop_everything(v);
 	volume_free(v);

@@ -268,7 +268,7 @@ open_many() {
 	ulimit -n 1024
 	hfs_mount
 	[ "$(find "$MNT/many" -type f | wc -l)" -eq 50500 ]
-	[ "$(cat "$MNT"/many/f* | wc -l)" -eq 50000 ]
+	[ "$(find "$MNT/many" -name 'f*' -exec cat {} + | wc -l)" -eq 50000 ]
 	(open_many)
 	[ "$(sqlite3 "$MNT/db" 'SELECT a FROM t')" = 7 ]
 	hfs_umount

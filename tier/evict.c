@@ -94,22 +94,28 @@ static int reclaim_held(struct tfile *f, uint64_t lo, uint64_t hi)
 int reclaim_file(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
-	uint64_t lo = f->garbage_lo, hi = f->garbage_hi;
+	uint64_t lo = f->garbage_lo, hi = f->garbage_hi, blocks = f->garbage_blocks;
 
+	f->garbage_blocks = 0;
 	f->garbage_lo = UINT64_MAX;
 	f->garbage_hi = 0;
 	file_list_remove(f->v, &f->v->garbage, f);
 	pthread_mutex_unlock(&f->lock);
-	if (lo >= hi)
+	if (lo >= hi) {
+		atomic_fetch_sub(&f->v->garbage_blocks, blocks);
 		return 0;
+	}
 	int r = tfile_hold_object(f);
 
 	if (r == 0) {
 		r = reclaim_held(f, round_down_u64(lo, BLOCK_BYTES), hi);
 		tfile_drop_object(f);
 	}
-	if (r < 0) {
+	if (r == 0) {
+		atomic_fetch_sub(&f->v->garbage_blocks, blocks);
+	} else {
 		pthread_mutex_lock(&f->lock);
+		f->garbage_blocks += blocks;
 		f->garbage_lo = min_u64(f->garbage_lo, lo);
 		f->garbage_hi = max_u64(f->garbage_hi, hi);
 		if (!f->dead)
@@ -329,7 +335,7 @@ int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep)
 	int r = checkpoint(v); /* the hand sees what the catalog has */
 
 	pthread_mutex_lock(&v->evict_mutex);
-	while (r == 0 && atomic_load(&v->used_blocks) * BLOCK_BYTES + bytes > cap) {
+	while (r == 0 && volume_taken_bytes(v) + bytes > cap) {
 		uint64_t before = v->evict_cursor;
 		bool barren;
 		int64_t got = evict_some(v, bytes, keep, &barren);

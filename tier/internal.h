@@ -131,6 +131,7 @@ struct tfile {
 	 * the object has made obsolete; failed commits, and how many a sync has made up for. */
 	uint64_t journal_data, journal_data_done, sync_wanted, sync_done;
 	uint64_t garbage_lo, garbage_hi; /* absent blocks here may still occupy the object */
+	uint64_t garbage_blocks;	 /* how many at most */
 	uint64_t commit_gen;
 	int commit_error;      /* of the last commit of this file, by commit_gen */
 	bool commit_queued;
@@ -214,6 +215,7 @@ struct volume {
 	_Atomic uint64_t src_free_bytes;
 	_Atomic int64_t src_free_at_ns;
 
+	_Atomic uint64_t garbage_blocks; /* absent, but not released yet */
 	_Atomic uint64_t dead_rows; /* unlinked files with a row, until it is deleted durably */
 	_Atomic uint64_t used_blocks, dirty_blocks, pinned_blocks, conflicts, tracked;
 	_Atomic uint64_t hits, misses, read_hit_bytes, read_miss_bytes, bypassed_bytes;
@@ -243,6 +245,8 @@ int tfile_hold_object(struct tfile *f);
 void tfile_drop_object(struct tfile *f);
 int tfile_make_object(struct tfile *f); /* while held: create it if it does not exist */
 int tfile_open_src(struct tfile *f, int flags); /* a descriptor of the caller's own */
+/* Bytes taken on the SSD, what waits to be released included. */
+uint64_t volume_taken_bytes(struct volume *v);
 bool tfile_open_for_write(struct tfile *f);
 void tfile_changed_locked(struct tfile *f);
 void tfile_account_locked(struct tfile *f);

@@ -509,7 +509,7 @@ static bool wants_ssd(struct tfile *f, struct tier_stream *s, uint64_t off, uint
 		.off = off,
 		.len = len,
 		.run_bytes = s->run_write,
-		.used_bytes = atomic_load(&v->used_blocks) * BLOCK_BYTES,
+		.used_bytes = volume_taken_bytes(v),
 		.cap_bytes = v->cap_blocks * BLOCK_BYTES,
 		.dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
 		.src_free_bytes = src_free(v),

@@ -195,7 +195,7 @@ static int settle_removal(struct tfile *f, uint64_t base)
 static int make_room(struct tfile *f, uint64_t bytes, bool background)
 {
 	struct volume *v = f->v;
-	uint64_t used = atomic_load(&v->used_blocks) * BLOCK_BYTES;
+	uint64_t used = volume_taken_bytes(v);
 	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
 
 	if (background)

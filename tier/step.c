@@ -67,16 +67,38 @@ static bool checkpoint_wanted(struct volume *v, int64_t now_ns)
 	       journal_used(v->journal) > journal_size(v->journal) / 4;
 }
 
+#define COMMIT_SOME 256u
+
+/* No room for the catalog to grow: the journal needs none. What it makes known can be released. */
+static int commit_some(struct volume *v)
+{
+	struct tfile *files[COMMIT_SOME];
+	unsigned n = 0;
+
+	pthread_mutex_lock(&v->lists_lock);
+	for (struct tfile *f = v->changed.head; f && n < COMMIT_SOME; f = f->changed.next) {
+		tfile_ref(f);
+		files[n++] = f;
+	}
+	pthread_mutex_unlock(&v->lists_lock);
+	int r = n ? commit_files(v, files, n) : 0;
+
+	for (unsigned i = 0; i < n; i++)
+		tfile_put(files[i]);
+	return r;
+}
+
 static int commit_due(struct volume *v, int64_t now_ns)
 {
 	if (now_ns < v->commit_retry_ns || !checkpoint_wanted(v, now_ns))
 		return 0;
 	int r = checkpoint(v);
 
+	if (r == -ENOSPC)
+		(void)commit_some(v);
 	if (r < 0)
 		v->commit_retry_ns = now_ns + SECOND_NS;
-	else
-		(void)reclaim_step(v);
+	(void)reclaim_step(v);
 	return r < 0 ? r : 1;
 }
 

@@ -306,6 +306,7 @@ static void unaccount(struct tfile *f)
 	atomic_fetch_sub(&v->dirty_blocks, f->acct_dirty);
 	atomic_fetch_sub(&v->pinned_blocks, f->acct_pinned);
 	atomic_fetch_sub(&v->tracked, f->acct_tracked);
+	atomic_fetch_sub(&v->garbage_blocks, f->garbage_blocks);
 	if (f->conflict)
 		atomic_fetch_sub(&v->conflicts, 1);
 }
@@ -323,7 +324,7 @@ static void entomb(struct tfile *f)
 	if (!g)
 		return; /* no object, or no memory: the next mount's sweep finds it */
 	*g = (struct grave){ .id = f->id,
-			     .present_blocks = f->acct_present,
+			     .present_blocks = f->acct_present + f->garbage_blocks,
 			     .row = f->row || f->catalog_row,
 			     .sync_src = f->durable_dirty || f->row != f->catalog_row,
 			     .counted = f->dead_counted };
@@ -501,8 +502,11 @@ int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum blo
 	if (r < 0)
 		return r;
 	f->data_seq += f->map.changes - changes;
-	if (state == BLOCK_ABSENT && f->map.present_blocks != before)
+	if (state == BLOCK_ABSENT && f->map.present_blocks != before) {
+		f->garbage_blocks += before - f->map.present_blocks;
+		atomic_fetch_add(&f->v->garbage_blocks, before - f->map.present_blocks);
 		note_garbage_locked(f, start, end);
+	}
 	tfile_changed_locked(f);
 	tfile_account_locked(f);
 	return 0;

@@ -368,6 +368,11 @@ const struct volume_options *volume_options(const struct volume *v)
 	return &v->opt;
 }
 
+uint64_t volume_taken_bytes(struct volume *v)
+{
+	return (atomic_load(&v->used_blocks) + atomic_load(&v->garbage_blocks)) * BLOCK_BYTES;
+}
+
 /* ---- totals ------------------------------------------------------------------------------- */
 int volume_statvfs(struct volume *v, struct statvfs *ret)
 {

@@ -377,8 +377,10 @@ static int gone_from_src(struct tfile *f)
 	uint64_t dirty = f->map.dirty_blocks * BLOCK_BYTES;
 
 	pthread_mutex_unlock(&f->lock);
-	volume_log(f->v, 6, "%s: no longer in SRC; its copy (%llu bytes of it newer) is dropped",
-		   f->path ? f->path : "(no path)", (unsigned long long)dirty);
+	if (f->v->unclean)
+		volume_log(f->v, 6,
+			   "%s: no longer in SRC; its copy (%llu bytes of it newer) is dropped",
+			   f->path ? f->path : "(no path)", (unsigned long long)dirty);
 	tfile_dead(f);
 	return 0;
 }

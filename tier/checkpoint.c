@@ -194,8 +194,8 @@ static int run(struct volume *v)
 	c.dead = dead;
 	journal_position(v->journal, &c.pos);
 	commit_unlead(v);
-	/* The rows of unlinked files may be in the journal only, and are in no snapshot any more: the
-	 * position may move past them when SRC's unlink cannot come undone. */
+	/* The rows of unlinked files may be in the journal only, and are in no snapshot any more:
+	 * the position may move past them when SRC's unlink cannot come undone. */
 	if (r == 0 && atomic_load(&v->dead_rows) && syncfs(v->src->root_fd) < 0)
 		r = neg_errno();
 	if (r == 0)

@@ -311,8 +311,9 @@ int evict_step(struct volume *v, int64_t now_ns)
 	bool waiting = v->promote_count > 0;
 
 	pthread_mutex_unlock(&v->lists_lock);
-	uint64_t want = policy_evict_bytes(&v->opt, atomic_load(&v->used_blocks) * BLOCK_BYTES,
-					   v->cap_blocks * BLOCK_BYTES, waiting);
+	uint64_t want = policy_evict_bytes(
+		&v->opt, atomic_load(&v->used_blocks) * BLOCK_BYTES + v->overhead_bytes,
+		v->cap_blocks * BLOCK_BYTES, waiting);
 
 	/* Somebody else moving the hand does our work. */
 	if (!want || now_ns < v->evict_retry_ns || pthread_mutex_trylock(&v->evict_mutex) != 0)

@@ -176,6 +176,7 @@ struct volume {
 	bool unclean;		   /* the last daemon did not finish */
 	_Atomic uint64_t next_id;
 	uint64_t first_new_id; /* objects with smaller ids are from earlier mounts */
+	uint64_t overhead_bytes; /* of a cap that was asked for: journal and catalog */
 	uint64_t cap_blocks, ssd_bytes; /* ssd_bytes: size of the filesystem */
 
 	pthread_mutex_t files_lock;

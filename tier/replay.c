@@ -141,7 +141,8 @@ static int apply(void *arg, const struct journal_entry *e)
 /* ---- the new journal ---------------------------------------------------------------------- */
 static uint64_t journal_bytes(const struct volume *v)
 {
-	uint64_t share = v->ssd_bytes / 16;
+	uint64_t cap = v->opt.size_bytes ? min_u64(v->opt.size_bytes, v->ssd_bytes) : v->ssd_bytes;
+	uint64_t share = cap / 16;
 
 	return max_u64(JOURNAL_BYTES_MIN, min_u64(share, JOURNAL_BYTES_MAX));
 }
@@ -207,7 +208,8 @@ static bool reuse(struct volume *v, const struct journal_pos *pos)
 {
 	uint64_t frames;
 
-	if (v->unclean || !v->old_journal || journal_size(v->old_journal) + 4096 < journal_bytes(v))
+	if (v->unclean || !v->old_journal ||
+	    journal_size(v->old_journal) + 4096 != journal_bytes(v))
 		return false;
 	if (journal_replay(v->old_journal, count, NULL, &frames) < 0 || frames) {
 		journal_rewind(v->old_journal, pos);

@@ -15,6 +15,7 @@
 /* Left free on the SSD filesystem for its own metadata and our catalog: the larger of both. */
 #define SSD_RESERVE_BYTES (8ull << 20)
 #define SSD_RESERVE_PERCENT 2
+#define CATALOG_ALLOWANCE_BYTES (1ull << 20)
 /* Ids one mount may hand out; the next mount starts behind them, so none is ever used twice. */
 #define IDS_PER_MOUNT (1ull << 32)
 
@@ -142,6 +143,10 @@ static int set_cap(struct volume *v, char *error, size_t error_size)
 		return -ENOSPC;
 	}
 	v->cap_blocks = cap / BLOCK_BYTES;
+	/* By default the reserve is for them; a cap that was asked for is for all of it. */
+	if (v->opt.size_bytes)
+		v->overhead_bytes =
+			min_u64(journal_size(v->journal) + CATALOG_ALLOWANCE_BYTES, cap / 2);
 	return 0;
 }
 
@@ -370,7 +375,8 @@ const struct volume_options *volume_options(const struct volume *v)
 
 uint64_t volume_taken_bytes(struct volume *v)
 {
-	return (atomic_load(&v->used_blocks) + atomic_load(&v->garbage_blocks)) * BLOCK_BYTES;
+	return (atomic_load(&v->used_blocks) + atomic_load(&v->garbage_blocks)) * BLOCK_BYTES +
+	       v->overhead_bytes;
 }
 
 /* ---- totals ------------------------------------------------------------------------------- */

@@ -45,6 +45,8 @@ adopt() {
 	hfs_remount size=50%,mode=writearound,seq_cutoff=0,passthrough=auto,no_flush_on_unmount
 	hfs_true '.mounts[0] | .ssd_cap_bytes > 20000000 and .ssd_cap_bytes < 40000000'
 	hfs_true '.mounts[0].mode == "writearound"'
+	hfs_remount -s # one thread
+	cmp <(hfs_pattern 1 100000) "$MNT/file"
 	hfs_umount
 }
 

@@ -358,7 +358,13 @@ void volume_saw_time(struct volume *v, int64_t ns);
 
 static inline int64_t timespec_ns(struct timespec t)
 {
-	return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
+	int64_t ns;
+
+	/* Dates before 1678 and after 2262 are not told apart. */
+	if (__builtin_mul_overflow((int64_t)t.tv_sec, SECOND_NS, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)t.tv_nsec, &ns))
+		return t.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
 }
 
 static inline struct timespec ns_timespec(int64_t ns)

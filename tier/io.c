@@ -479,8 +479,8 @@ static uint64_t src_free(struct volume *v)
 
 /*
  * Dirty data was accepted because SRC had room for it (I7): a write that goes to SRC itself, past
- * the SSD, must not use that room up. When it would, the dirty data goes first; then SRC answers for
- * itself. Nothing is reserved yet, so write-back of this very file is not in our way.
+ * the SSD, must not use that room up. When it would, the dirty data goes first; then SRC answers
+ * for itself. Nothing is reserved yet, so write-back of this very file is not in our way.
  */
 static void keep_room_in_src(struct volume *v, uint64_t len)
 {

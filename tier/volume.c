@@ -36,7 +36,7 @@ void volume_log(struct volume *v, int level, const char *fmt, ...)
 void volume_error(struct volume *v, const struct tfile *f, int r, const char *what)
 {
 	atomic_fetch_add(&v->errors, 1);
-	volume_log(v, 3, "error: %s: %s: %s", f && f->path ? f->path : v->dir_path, what,
+	volume_log(v, 3, "%s: %s: %s", f && f->path ? f->path : v->dir_path, what,
 		   strerror(-r));
 }
 

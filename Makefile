@@ -194,7 +194,7 @@ $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 
 # ---- tests ------------------------------------------------------------------------------------
 
-.PHONY: test check unit bats bench lint tidy format sanitize tsan fuzz coverage demo features
+.PHONY: test check unit bats bench crash lint tidy format sanitize tsan fuzz coverage demo features
 
 test: ## install what is missing, then build and run every test
 	@contrib/setup.sh test
@@ -208,6 +208,9 @@ unit: ## build and run the unit tests
 
 bats: ## build and run tests/*.bats (or BATS=tests/FILE.bats)
 	@tests/run.sh bats $(BATS)
+
+crash: all ## cut the power at CYCLES=50 random moments per workload, recover, verify
+	@tests/crash/run.sh --cycles $(or $(CYCLES),50)
 
 bench: all ## run the benchmarks (contrib/bench/run)
 	@if [ -x contrib/bench/run ]; then contrib/bench/run $(BENCH); else \

@@ -25,17 +25,34 @@ static bool has_prefix(const char *name, const char *prefix)
 }
 
 /* ---- the virtual ones ---------------------------------------------------------------------- */
-static const char *tier_of(const struct tfile_figures *f)
+#define ROWS 64u
+
+/* Is something on the slow side only? Holes are nowhere. */
+static bool misses_data(struct tfile *f)
 {
-	if (f->ssd_bytes == 0)
+	struct tfile_extent rows[ROWS];
+	uint64_t start = 0;
+	unsigned n;
+
+	while (start != UINT64_MAX) {
+		if (tfile_extents(f, &start, true, rows, ROWS, &n) < 0)
+			return true;
+		for (unsigned i = 0; i < n; i++)
+			if (rows[i].state == 0 && !rows[i].hole)
+				return true;
+	}
+	return false;
+}
+
+static const char *tier_of(struct tfile *f, const struct tfile_figures *figures)
+{
+	if (figures->ssd_bytes == 0)
 		return "hdd";
-	return f->ssd_bytes >= f->size_bytes ? "ssd" : "mixed";
+	return figures->ssd_bytes >= figures->size_bytes || !misses_data(f) ? "ssd" : "mixed";
 }
 
 static int print_figure(const struct tfile_figures *f, const char *name, char *buf)
 {
-	if (strcmp(name, "tier") == 0)
-		return snprintf(buf, VIRTUAL_VALUE_MAX, "%s", tier_of(f));
 	if (strcmp(name, "ssd_bytes") == 0)
 		return snprintf(buf, VIRTUAL_VALUE_MAX, "%llu", (unsigned long long)f->ssd_bytes);
 	if (strcmp(name, "dirty_bytes") == 0)
@@ -64,8 +81,11 @@ static int get_virtual(struct fs *fs, struct inode *i, int fd, const char *name,
 	if (r < 0)
 		return r;
 	tfile_figures(f, &figures);
+	r = strcmp(name, "tier") == 0
+		    ? snprintf(buf, VIRTUAL_VALUE_MAX, "%s", tier_of(f, &figures))
+		    : print_figure(&figures, name, buf);
 	tfile_put(f);
-	return print_figure(&figures, name, buf);
+	return r;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

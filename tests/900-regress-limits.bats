@@ -18,21 +18,43 @@ times_of() {
 	(cd "$1" && stat -c '%n %.9Y' ./[0-9-]*)
 }
 
-@test "times before 1970 and after 2262 survive a crash and write-back" {
-	local t expected
+# dated DATE...: a synced file for each date, named after it.
+dated() {
+	local t
 
-	hfs_mount dirty_expire=3600
-	for t in -5.5 -2147483648 4294967296.25 9999999999.123456789 15032385535; do
+	for t in "$@"; do
 		hfs_pattern 1 10000 >"$MNT/$t"
 		touch -d "@$t" "$MNT/$t"
 		sync "$MNT/$t"
 	done
+}
+
+@test "times before 1970 and long after 2038 survive a crash and write-back" {
+	local expected
+
+	hfs_mount dirty_expire=3600
+	dated -5.5 -2147483648 4294967296.25 9000000000.123456789
 	expected=$(times_of "$MNT")
 	hfs_kill9
 	hfs_mount dirty_expire=3600
 	[ "$(times_of "$MNT")" = "$expected" ]
 	hfs_umount
 	[ "$(times_of "$SRC")" = "$expected" ]
+}
+
+@test "times after 2262 survive write-back, and a crash leaves them in the far future" {
+	local expected
+
+	hfs_mount dirty_expire=3600
+	dated 9999999999.123456789 15032385535
+	expected=$(times_of "$MNT")
+	hfs_remount dirty_expire=3600
+	[ "$(times_of "$MNT")" = "$expected" ]
+	dated 9999999999.123456789 15032385535
+	hfs_kill9
+	hfs_mount
+	[ "$(stat -c %Y "$MNT/15032385535")" -ge 9223372036 ]
+	hfs_umount
 }
 
 # far_file BLOCK: 100,000 bytes from that block of 4 KiB on.

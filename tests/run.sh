@@ -15,7 +15,7 @@
 # counts), or by its exit status alone: 0 passed, 77 skipped, anything else failed.
 #
 # Knobs, with their defaults, all bounds:
-#   CI_DEADLINE_S=1380      for the whole run; what is not reached by then counts as failed
+#   CI_DEADLINE_S=2400      for the whole run; what is not reached by then counts as failed
 #   CI_PROGRAM_S=300        for one test program or one .bats file
 #   CI_MODEL_STEPS=12000    steps of the model test; a tenth of it in the sanitizer build
 #   CI_MODEL_SEED=1         where its random numbers start
@@ -25,7 +25,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-CI_DEADLINE_S=${CI_DEADLINE_S:-1380}
+CI_DEADLINE_S=${CI_DEADLINE_S:-2400}
 CI_PROGRAM_S=${CI_PROGRAM_S:-300}
 CI_MODEL_STEPS=${CI_MODEL_STEPS:-12000}
 CI_MODEL_SEED=${CI_MODEL_SEED:-1}

@@ -65,6 +65,7 @@ static uint64_t uptime_s(const struct fs *fs)
 static void put_numbers(const struct volume_status *v, struct hfs_status *s)
 {
 	s->healthy = v->healthy;
+	s->recovering = v->recovering;
 	s->ssd_used_bytes = v->ssd_used_bytes;
 	s->ssd_cap_bytes = v->ssd_cap_bytes;
 	s->dirty_bytes = v->dirty_bytes;

@@ -94,8 +94,8 @@ struct hfs_status {
 	int32_t pid;
 	char source[HFS_PATH_MAX], ssd[HFS_PATH_MAX], mountpoint[HFS_PATH_MAX];
 	char mode[16], volume_id[40];
-	uint8_t healthy, read_only, privileged, passthrough;
-	uint8_t pad[4];
+	uint8_t healthy, read_only, privileged, passthrough, recovering;
+	uint8_t pad[3];
 	uint64_t ssd_used_bytes, ssd_cap_bytes, dirty_bytes, pinned_bytes, tracked_files;
 	uint64_t hits, misses, read_hit_bytes, read_miss_bytes;
 	uint64_t hits_1m, misses_1m, hits_1h, misses_1h;

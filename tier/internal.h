@@ -119,6 +119,7 @@ struct tfile {
 	bool sync_failed;      /* the SSD lost data of ours: no commit before all is in SRC */
 	int fsync_error;       /* a failed sync in the background, for the next fsync to tell */
 	bool lost;	       /* the object is gone with dirty data in it: reads of them are EIO */
+	_Atomic bool tail_unsure; /* after a crash: bytes behind the end may be in the object */
 	unsigned writes_inflight;
 	uint64_t fsync_seq;    /* bumped by fsync: a synced stream is no bulk copy */
 
@@ -235,7 +236,11 @@ struct volume {
 	unsigned minute;
 	uint64_t last_hits, last_misses, last_written_back;
 	uint64_t settle_cursor;
-	bool settling, sweeping;
+	int64_t gone_at_ns; /* when the search for files gone from SRC goes on */
+
+	/* What is left to do after a crash; changed by the background only. */
+	_Atomic bool settling, sweeping;
+	_Atomic uint64_t gone_cursor; /* rows up to this id have been looked for; or GONE_NONE */
 };
 
 /* ---- tfile.c ---- */
@@ -249,6 +254,8 @@ int tfile_open_src(struct tfile *f, int flags); /* a descriptor of the caller's 
 /* Bytes taken on the SSD, what waits to be released included. */
 uint64_t volume_taken_bytes(struct volume *v);
 bool tfile_open_for_write(struct tfile *f);
+bool tfile_in_use(struct tfile *f);
+void src_key_of_row(const struct cat_file *row, struct src_key *ret_key);
 void tfile_changed_locked(struct tfile *f);
 void tfile_account_locked(struct tfile *f);
 /* The same for blocks just written to the object: they are not durable yet. */
@@ -326,6 +333,8 @@ void src_change_end(struct tfile *f);
 /* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */
 int writeback_step(struct volume *v, int64_t now_ns);
 int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes);
+/* The file is gone from SRC: its row and object go too. */
+void gone_from_src(struct tfile *f);
 /* After writeback_file(): backs off after a failure, requeues what is dirty still. */
 void writeback_note(struct tfile *f, int r, int64_t now_ns);
 int promote_queue_step(struct volume *v);
@@ -340,9 +349,13 @@ int reclaim_step(struct volume *v);
 int bury_step(struct volume *v);
 
 /* ---- recover.c ---- */
+#define GONE_NONE ((uint64_t)INT64_MAX) /* all were looked for */
 int recover_volume(struct volume *v);
 int recover_settle_map(struct tfile *f, int obj_fd);
-int recover_step(struct volume *v);
+/* First use after a crash, with size and object known: zero what is behind the end. */
+void recover_tail(struct tfile *f);
+int recover_step(struct volume *v, int64_t now_ns);
+bool recover_pending(const struct volume *v);
 
 /* ---- pin.c ---- */
 int volume_remember_pinned_dir(struct volume *v, const struct src_key *key);

@@ -221,6 +221,27 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	return 0;
 }
 
+/* ---- the end of the file ------------------------------------------------------------------ */
+/*
+ * The block in which the file ends may have more than the file: an append that was not committed
+ * reached the disk, or a cut was committed and its zeros were not written. Not reached: whoever
+ * makes the file longer zeroes it as well.
+ */
+void recover_tail(struct tfile *f)
+{
+	uint64_t size = tfile_size(f), base = round_down_u64(size, BLOCK_BYTES);
+	struct range range;
+
+	if (!range_trylock(&f->ranges, &range, base, base + BLOCK_BYTES, true))
+		return; /* the next user does it */
+	int r = zero_past_end(f, size, base + BLOCK_BYTES);
+
+	range_unlock(&f->ranges, &range);
+	if (r < 0)
+		volume_error(f->v, f, r, "cannot zero the end of the SSD copy");
+	f->tail_unsure = r < 0;
+}
+
 /* ---- mount -------------------------------------------------------------------------------- */
 /* Into memory, and to the head of the write-back queue. */
 static int keep_file(struct volume *v, const struct cat_file *row)
@@ -265,9 +286,9 @@ static int load_pins(struct volume *v)
 				      &row)) == 0) {
 		id = row.id;
 		if (row.flags & CAT_F_DIR) {
-			struct src_key key = { .len = row.key_len };
+			struct src_key key;
 
-			memcpy(key.data, row.key, row.key_len);
+			src_key_of_row(&row, &key);
 			r = volume_remember_pinned_dir(v, &key);
 		} else {
 			struct tfile *f = tfile_get_loaded(v, &row);
@@ -300,7 +321,8 @@ int recover_volume(struct volume *v)
 		r = keep_files(v, 0);
 	if (r == 0)
 		r = load_pins(v);
-	v->settling = v->sweeping = v->unclean;
+	atomic_store(&v->settling, v->unclean);
+	atomic_store(&v->sweeping, v->unclean);
 	return r;
 }
 
@@ -311,15 +333,16 @@ static int settle_next(struct volume *v)
 	int r = catalog_next_unsettled(v->cat, v->settle_cursor, &row);
 
 	if (r < 0) {
-		v->settling = false;
+		atomic_store(&v->settling, false);
 		return r == -ENOENT ? 1 : r;
 	}
 	struct tfile *f = tfile_get_loaded(v, &row);
 
 	v->settle_cursor = row.id;
 	cat_file_release(&row);
-	if (f)
-		(void)tfile_load_map(f); /* its errors are logged and counted there */
+	/* Errors are logged and counted there. */
+	if (f && tfile_load_map(f) == 0 && f->tail_unsure && tfile_use(f, false) == 0)
+		tfile_unuse(f);
 	tfile_put(f);
 	return 1;
 }
@@ -382,13 +405,79 @@ static int sweep_next_dir(struct volume *v)
 	} else if (fd >= 0) {
 		close(fd);
 	}
-	v->sweeping = ++v->sweep_dir < OBJECT_DIRS;
+	atomic_store(&v->sweeping, ++v->sweep_dir < OBJECT_DIRS);
 	return 1;
 }
 
-int recover_step(struct volume *v)
+/* ---- background: files that are gone from SRC ---------------------------------------------- */
+#define GONE_ROWS_PER_STEP 256u
+#define GONE_STEP_NS (SECOND_NS / 200)
+/* Each row costs a look at SRC's inode: of the slow disk's time this gets a quarter. */
+#define GONE_PAUSE 3
+
+/* Unlinked shortly before the crash, or while it was open. Only a handle tells that for certain;
+ * and not of a file that was unlinked since and is still open. */
+static void look_for_row(struct volume *v, const struct cat_file *row)
 {
-	if (v->settling)
+	struct src_key key;
+
+	src_key_of_row(row, &key);
+	if (!src_tells_gone(v->src, &key))
+		return;
+	int fd = src_open(v->src, &key, NULL, O_PATH);
+
+	if (fd >= 0)
+		close(fd);
+	if (fd != -ESTALE)
+		return;
+	if (row->flags & CAT_F_DIR) {
+		(void)volume_unpin_dir(v, &key); /* logged there; check removes it as well */
+		return;
+	}
+	struct tfile *f = tfile_get_loaded(v, row);
+
+	/* Row and object go with the next burial, which syncs SRC before if there is dirty data: a
+	 * power cut may bring the name back. */
+	if (f && !tfile_in_use(f))
+		gone_from_src(f);
+	tfile_put(f);
+}
+
+static int look_for_rows(struct volume *v, int64_t now_ns)
+{
+	uint64_t id = atomic_load(&v->gone_cursor);
+	int64_t spent_ns = 0;
+	struct cat_file row;
+	int r = 0;
+
+	for (unsigned i = 0; i < GONE_ROWS_PER_STEP && spent_ns < GONE_STEP_NS; i++) {
+		r = catalog_next_file(v->cat, id, 0, &row);
+		if (r < 0)
+			break;
+		id = row.id;
+		look_for_row(v, &row);
+		cat_file_release(&row);
+		spent_ns = volume_now(v) - now_ns;
+	}
+	if (spent_ns >= GONE_STEP_NS)
+		v->gone_at_ns = now_ns + (1 + GONE_PAUSE) * spent_ns;
+	atomic_store(&v->gone_cursor, r == -ENOENT ? GONE_NONE : id);
+	return r == -ENOENT ? 0 : r < 0 ? r : spent_ns < GONE_STEP_NS;
+}
+
+int recover_step(struct volume *v, int64_t now_ns)
+{
+	if (atomic_load(&v->settling))
 		return settle_next(v);
-	return v->sweeping ? sweep_next_dir(v) : 0;
+	if (atomic_load(&v->sweeping))
+		return sweep_next_dir(v);
+	if (atomic_load(&v->gone_cursor) == GONE_NONE || now_ns < v->gone_at_ns)
+		return 0;
+	return look_for_rows(v, now_ns);
+}
+
+bool recover_pending(const struct volume *v)
+{
+	return atomic_load(&v->settling) || atomic_load(&v->sweeping) ||
+	       atomic_load(&v->gone_cursor) != GONE_NONE;
 }

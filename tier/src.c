@@ -222,10 +222,15 @@ static int open_path(const struct src *s, const struct src_key *key, const char 
 	return real >= 0 ? real : neg_errno();
 }
 
+bool src_tells_gone(const struct src *s, const struct src_key *key)
+{
+	return s->by_handle && key->len > 5 && key->data[0] == KEY_HANDLE;
+}
+
 int src_open(const struct src *s, const struct src_key *key, const char *path, int flags)
 {
 	flags |= O_CLOEXEC | O_NOFOLLOW;
-	if (s->by_handle && key->len > 5 && key->data[0] == KEY_HANDLE)
+	if (src_tells_gone(s, key))
 		return open_handle(s, key, flags);
 	return open_path(s, key, path, flags);
 }

@@ -54,6 +54,8 @@ bool src_key_equal(const struct src_key *a, const struct src_key *b);
  * Open the file `key` with open(2) flags (O_CLOEXEC|O_NOFOLLOW are added). `path` is used only
  * when !by_handle and may be NULL. -ESTALE: there is no such file any more (or none at `path`).
  */
+/* Does -ESTALE from src_open() mean that the file is gone? By path it may have been renamed. */
+bool src_tells_gone(const struct src *s, const struct src_key *key);
 int src_open(const struct src *s, const struct src_key *key, const char *path, int flags);
 
 #endif

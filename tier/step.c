@@ -126,6 +126,8 @@ static int64_t time_to_wait(struct volume *v, int64_t now_ns)
 	if (v->dirty.count || v->garbage.count)
 		until = until < now_ns + SECOND_NS ? until : now_ns + SECOND_NS;
 	pthread_mutex_unlock(&v->lists_lock);
+	if (recover_pending(v) && v->gone_at_ns < until)
+		until = v->gone_at_ns;
 	/* Never a busy loop, whatever failed. */
 	return until > now_ns + SECOND_NS / 20 ? until - now_ns : SECOND_NS / 20;
 }
@@ -134,8 +136,7 @@ typedef int (*step_fn)(struct volume *v, int64_t now_ns);
 
 static int recover_due(struct volume *v, int64_t now_ns)
 {
-	(void)now_ns;
-	return recover_step(v);
+	return recover_step(v, now_ns);
 }
 
 static int promote_due(struct volume *v, int64_t now_ns)

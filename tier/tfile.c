@@ -235,7 +235,7 @@ static bool is_grave(struct volume *v, uint64_t id)
 	return found;
 }
 
-static void key_from_row(const struct cat_file *row, struct src_key *ret_key)
+void src_key_of_row(const struct cat_file *row, struct src_key *ret_key)
 {
 	*ret_key = (struct src_key){ .len = row->key_len };
 	memcpy(ret_key->data, row->key, row->key_len);
@@ -245,7 +245,7 @@ struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row)
 {
 	struct src_key key;
 
-	key_from_row(row, &key);
+	src_key_of_row(row, &key);
 	struct tfile *f = tfile_peek(v, &key);
 
 	if (f || is_grave(v, row->id))
@@ -647,6 +647,7 @@ static int load_and_settle(struct tfile *f)
 	r = recover_settle_map(f, f->obj_fd);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
+		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->truncate_pending);
 		f->map_loaded = true;
 		tfile_changed_locked(f);
 		tfile_account_locked(f);
@@ -717,6 +718,15 @@ static int open_src(struct tfile *f, bool writable)
 	return 0;
 }
 
+bool tfile_in_use(struct tfile *f)
+{
+	pthread_mutex_lock(&f->load_mutex);
+	bool yes = f->uses > 0;
+
+	pthread_mutex_unlock(&f->load_mutex);
+	return yes;
+}
+
 bool tfile_open_for_write(struct tfile *f)
 {
 	pthread_mutex_lock(&f->load_mutex);
@@ -737,6 +747,8 @@ static int use_locked(struct tfile *f, bool writable)
 		r = tfile_refresh(f);
 	if (r == 0 && f->uses == 0)
 		r = tfile_hold_object(f);
+	if (r == 0 && f->tail_unsure)
+		recover_tail(f);
 	return r;
 }
 

@@ -162,7 +162,7 @@ static int ssd_size(struct volume *v)
 
 struct opening {
 	bool clean;
-	uint64_t first_id;
+	uint64_t first_id, gone;
 };
 
 static int meta_number(struct volume *v, const char *key, uint64_t *ret)
@@ -192,6 +192,8 @@ static int mark_open(struct volume *v, void *arg)
 	if (r == 0)
 		r = put_number(v, "next_id", o->first_id + IDS_PER_MOUNT);
 	if (r == 0)
+		r = put_number(v, "gone_from", o->gone);
+	if (r == 0)
 		r = catalog_put_meta(v->cat, "volume_id", v->id);
 	if (r == 0)
 		r = catalog_put_meta(v->cat, "source", v->src->path);
@@ -200,13 +202,15 @@ static int mark_open(struct volume *v, void *arg)
 
 static int open_catalog(struct volume *v, char *error, size_t error_size)
 {
-	uint64_t clean = 1, first = 1, max = 0;
+	uint64_t clean = 1, first = 1, max = 0, gone = GONE_NONE;
 	int r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
 
 	if (r == 0)
 		r = meta_number(v, "clean", &clean);
 	if (r == 0)
 		r = meta_number(v, "next_id", &first);
+	if (r == 0)
+		r = meta_number(v, "gone_from", &gone);
 	if (r == 0)
 		r = catalog_max_id(v->cat, &max);
 	if (r < 0) {
@@ -215,9 +219,12 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 			 v->dir_path, r == -EUCLEAN ? "damaged" : strerror(-r));
 		return r;
 	}
-	struct opening o = { .clean = clean, .first_id = max_u64(first, max + 1) };
+	struct opening o = { .clean = clean,
+			     .first_id = max_u64(first, max + 1),
+			     .gone = clean ? gone : 0 };
 
 	v->unclean = !clean;
+	atomic_store(&v->gone_cursor, o.gone);
 	v->first_new_id = o.first_id;
 	atomic_store(&v->next_id, o.first_id);
 	r = object_init_dirs(v);
@@ -306,7 +313,9 @@ int volume_open(struct src *src, const char *ssd_path, const struct volume_optio
 static int mark_clean(struct volume *v, void *arg)
 {
 	(void)arg;
-	return put_number(v, "clean", 1);
+	int r = put_number(v, "gone_from", atomic_load(&v->gone_cursor));
+
+	return r < 0 ? r : put_number(v, "clean", 1);
 }
 
 /* Whatever changes SRC while nobody watches must be seen at the next mount: so SRC's stamps are
@@ -351,7 +360,7 @@ int volume_close(struct volume *v)
 		r = committed;
 	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
 	/* What is not settled or swept yet since a crash is for the next mount to do. */
-	if (r == 0 && !v->settling && !v->sweeping)
+	if (r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping))
 		r = catalog_run(v, mark_clean, NULL);
 	drop_everything(v);
 	volume_free(v);
@@ -449,6 +458,7 @@ void volume_status(struct volume *v, struct volume_status *ret)
 		.conflicts = atomic_load(&v->conflicts),
 		.errors = atomic_load(&v->errors),
 		.lost_ranges = atomic_load(&v->lost_ranges),
+		.recovering = recover_pending(v),
 	};
 	pthread_mutex_lock(&v->lists_lock);
 	sum_minutes(v, 1, &m);

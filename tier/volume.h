@@ -97,7 +97,7 @@ struct volume_status {
 	uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;
 	uint64_t bypassed_bytes, write_back_bytes_per_s, promote_queue, dirty_files, conflicts;
 	uint64_t errors, lost_ranges;
-	bool healthy;
+	bool healthy, recovering; /* recovering: work is left to do after a crash */
 	char health_reason[256];
 };
 void volume_status(struct volume *v, struct volume_status *ret);

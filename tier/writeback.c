@@ -371,18 +371,17 @@ static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
  * The file is gone from SRC: unlinked by us and a crash came before the row was deleted, or removed
  * by somebody else. There is nothing its data could be written to.
  */
-static int gone_from_src(struct tfile *f)
+void gone_from_src(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
 	uint64_t dirty = f->map.dirty_blocks * BLOCK_BYTES;
 
 	pthread_mutex_unlock(&f->lock);
-	if (f->v->unclean)
+	if (dirty && f->v->unclean)
 		volume_log(f->v, 6,
 			   "%s: no longer in SRC; its copy (%llu bytes of it newer) is dropped",
 			   f->path ? f->path : "(no path)", (unsigned long long)dirty);
 	tfile_dead(f);
-	return 0;
 }
 
 int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes)
@@ -390,8 +389,10 @@ int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
 	*ret_bytes = 0;
 	int r = tfile_use(f, true);
 
-	if (r == -ESTALE && f->v->src->by_handle)
-		return gone_from_src(f);
+	if (r == -ESTALE && src_tells_gone(f->v->src, &f->key)) {
+		gone_from_src(f);
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->src_mutex);

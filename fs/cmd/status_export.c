@@ -78,6 +78,7 @@ static void put_answer(struct json_object *o, const struct hfs_status *s)
 	json_put_text(o, "mode", s->mode);
 	json_put_bool(o, "healthy", s->healthy);
 	json_put_text(o, "health_reason", s->health_reason);
+	json_put_bool(o, "recovering", s->recovering);
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
 		json_put_u64(o, metrics[i].key, value_of(s, &metrics[i]));
 	json_put_text(o, "volume_id", s->volume_id);
@@ -166,6 +167,9 @@ static void put_health(const struct mount_state *mounts, size_t n)
 	put_head("up", "gauge", "1 when the daemon answers.");
 	for (size_t i = 0; i < n; i++)
 		put_sample("up", &mounts[i], mounts[i].err == 0);
+	put_head("recovering", "gauge", "1 while work is left to do after a crash.");
+	for (size_t i = 0; i < n; i++)
+		put_sample("recovering", &mounts[i], mounts[i].err == 0 && mounts[i].s.recovering);
 	put_head("healthy", "gauge", "1 when the mount is healthy, 0 when degraded or down.");
 	for (size_t i = 0; i < n; i++)
 		put_sample("healthy", &mounts[i], mounts[i].err == 0 && mounts[i].s.healthy);

@@ -37,7 +37,7 @@ static void print_health(const struct hfs_status *s)
 {
 	label("health");
 	if (s->healthy) {
-		puts("healthy");
+		puts(s->recovering ? "healthy, recovering after a crash" : "healthy");
 		return;
 	}
 	fputs("DEGRADED: ", stdout);

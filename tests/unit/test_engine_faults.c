@@ -565,67 +565,6 @@ static void cut_syncs_src_before_its_mark_goes(void)
 	end();
 }
 
-static void crash_append(void *arg)
-{
-	(void)arg;
-	if (!open_volume())
-		return;
-	struct tfile *f = use();
-
-	write_at(f, 'B', 0, 5000);
-	CHECK_EQ(tfile_fsync(f, false), 0);
-	write_at(f, 'C', 5000, 1000); /* not synced */
-	crash();
-}
-
-static void tail_is_zero_after_crash(void)
-{
-	begin(0);
-	CHECK_EQ(unit_child(crash_append, NULL), CRASHED);
-	if (open_volume()) {
-		struct tfile *f = use();
-
-		if (tfile_size(f) == 5000) {
-			CHECK_EQ(tfile_truncate(f, 8192), 0);
-			CHECK_EQ(byte_at(f, 5500), 0);
-		}
-		unuse(f);
-		close_volume();
-	}
-	end();
-}
-
-static void crash_unlinked(void *arg)
-{
-	(void)arg;
-	if (!open_volume())
-		return;
-	struct tfile *f = use();
-
-	write_at(f, 'B', 0, 4096);
-	CHECK_EQ(volume_commit(v), 0);
-	unlink(src_file); /* an open temporary file without a name */
-	crash();
-}
-
-static void orphan_of_a_crash_goes_away(void)
-{
-	uint64_t bytes, left = 0;
-	int r, n = 0;
-
-	begin(8192);
-	CHECK_EQ(unit_child(crash_unlinked, NULL), CRASHED);
-	if (open_volume()) {
-		step(50);
-		CHECK_EQ(dirty_bytes(), 0);
-		while ((r = volume_flush_step(v, 1u << 20, &bytes, &left)) > 0 && n++ < 100)
-			;
-		CHECK_EQ(r, 0);
-		close_volume();
-	}
-	end();
-}
-
 UNIT_MAIN({ "second_open_knows_the_size", second_open_knows_the_size },
 	  { "open_during_chmod_knows_the_size", open_during_chmod_knows_the_size },
 	  { "fsync_after_unload_syncs_src", fsync_after_unload_syncs_src },
@@ -644,6 +583,4 @@ UNIT_MAIN({ "second_open_knows_the_size", second_open_knows_the_size },
 	  { "cut_syncs_src_before_its_mark_goes", cut_syncs_src_before_its_mark_goes },
 	  { "no_false_conflict_after_crash", no_false_conflict_after_crash },
 	  { "no_time_travel_after_crash", no_time_travel_after_crash },
-	  { "no_punch_before_the_catalog_knows", no_punch_before_the_catalog_knows },
-	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
-	  { "orphan_of_a_crash_goes_away", orphan_of_a_crash_goes_away })
+	  { "no_punch_before_the_catalog_knows", no_punch_before_the_catalog_knows })

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What a mount finds after a crash, and what recovery makes of it in the background. */
+#include "tests/unit/engine_fixture.h"
+
+static void crash_append(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 5000);
+	CHECK_EQ(tfile_fsync(f, false), 0);
+	CHECK_EQ(volume_commit(v), 0); /* or replaying the journal would zero it */
+	write_at(f, 'C', 5000, 1000);  /* not synced */
+	crash();
+}
+
+static void tail_is_zero_after_crash(void)
+{
+	begin(0);
+	CHECK_EQ(unit_child(crash_append, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		if (tfile_size(f) == 5000) {
+			CHECK_EQ(tfile_truncate(f, 8192), 0);
+			CHECK_EQ(byte_at(f, 5500), 0);
+		}
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+/* Of the object, as it is on the SSD. */
+static int object_byte(struct tfile *f, uint64_t off)
+{
+	unsigned char c = 0;
+	ssize_t n = syscall(SYS_pread64, f->obj_fd, &c, 1, off);
+
+	return n == 1 ? c : -1;
+}
+
+/* What is behind the end must not reach a checksum, nor be seen when the file gets longer. */
+static void recovery_zeroes_the_tail(void)
+{
+	begin(0);
+	CHECK_EQ(unit_child(crash_append, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		if (tfile_size(f) == 5000) {
+			CHECK_EQ(object_byte(f, 4999), 'B');
+			CHECK_EQ(object_byte(f, 5500), 0);
+		}
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+static void crash_append_to_clean(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	promote(f, 5000);
+	CHECK_EQ(volume_commit(v), 0);
+	write_at(f, 'C', 5000, 1000); /* under an intent, not committed */
+	crash();
+}
+
+/* The same where nothing durable says that the SSD owns the size. */
+static void recovery_zeroes_the_tail_of_src_size(void)
+{
+	begin(5000);
+	CHECK_EQ(unit_child(crash_append_to_clean, NULL), CRASHED);
+	if (open_volume()) {
+		step(300); /* settles without a user */
+		struct tfile *f = use();
+
+		if (tfile_size(f) == 5000)
+			CHECK_EQ(object_byte(f, 5500), 0);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+static void crash_after_unlink(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	promote(f, 8192);
+	CHECK_EQ(volume_commit(v), 0);
+	unlink(src_file);
+	unuse(f);
+	crash();
+}
+
+static uint64_t catalog_files(void)
+{
+	struct cat_totals t = { 0 };
+
+	CHECK_EQ(catalog_totals(v->cat, &t), 0);
+	return t.files;
+}
+
+/* Nothing of it is dirty, so nobody else would ever look at it. */
+static void rows_of_gone_files_go_away(void)
+{
+	begin(8192);
+	CHECK_EQ(unit_child(crash_after_unlink, NULL), CRASHED);
+	if (open_volume()) {
+		CHECK_EQ(catalog_files(), 1);
+		step(OBJECT_DIRS + 50);
+		CHECK(!recover_pending(v));
+		CHECK_EQ(volume_commit(v), 0);
+		CHECK_EQ(catalog_files(), 0);
+		close_volume();
+	}
+	end();
+}
+
+/* Unmounted before it was done: the next mount goes on. */
+static void search_for_gone_files_outlives_a_mount(void)
+{
+	begin(8192);
+	CHECK_EQ(unit_child(crash_after_unlink, NULL), CRASHED);
+	for (int i = 0; i < 2; i++)
+		if (open_volume()) {
+			while (v->settling || v->sweeping)
+				step(1);
+			v->gone_at_ns = INT64_MAX;
+			CHECK(recover_pending(v));
+			CHECK_EQ(v->unclean, i == 0);
+			close_volume();
+		}
+	if (open_volume()) {
+		step(10);
+		CHECK(!recover_pending(v));
+		CHECK_EQ(volume_commit(v), 0);
+		CHECK_EQ(catalog_files(), 0);
+		close_volume();
+	}
+	if (open_volume()) {
+		CHECK(!recover_pending(v));
+		close_volume();
+	}
+	end();
+}
+
+static void crash_with_two(void *arg)
+{
+	char path[300];
+
+	(void)arg;
+	if (!open_volume())
+		return;
+	snprintf(path, sizeof(path), "%s/other", src_dir);
+	put_src(path, 'O', 0, 8192);
+	struct tfile *f = use(), *other = get(path);
+
+	CHECK_EQ(tfile_use(other, true), 0);
+	promote(f, 8192);
+	promote(other, 8192);
+	CHECK_EQ(volume_commit(v), 0);
+	crash();
+}
+
+/* A file that is there, or unlinked but in use again, keeps its row. */
+static void files_in_use_are_not_gone(void)
+{
+	char path[300];
+
+	begin(8192);
+	CHECK_EQ(unit_child(crash_with_two, NULL), CRASHED);
+	snprintf(path, sizeof(path), "%s/other", src_dir);
+	if (open_volume()) {
+		struct tfile *other = get(path);
+
+		CHECK_EQ(tfile_use(other, true), 0);
+		unlink(path);
+		step(OBJECT_DIRS + 50);
+		CHECK(!recover_pending(v));
+		CHECK_EQ(catalog_files(), 2);
+		CHECK_EQ(byte_at(other, 100), 'O');
+		unuse(other);
+		close_volume();
+	}
+	end();
+}
+
+static void crash_unlinked(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 4096);
+	CHECK_EQ(volume_commit(v), 0);
+	unlink(src_file); /* an open temporary file without a name */
+	crash();
+}
+
+static void orphan_of_a_crash_goes_away(void)
+{
+	uint64_t bytes, left = 0;
+	int r, n = 0;
+
+	begin(8192);
+	CHECK_EQ(unit_child(crash_unlinked, NULL), CRASHED);
+	if (open_volume()) {
+		step(50);
+		CHECK_EQ(dirty_bytes(), 0);
+		while ((r = volume_flush_step(v, 1u << 20, &bytes, &left)) > 0 && n++ < 100)
+			;
+		CHECK_EQ(r, 0);
+		close_volume();
+	}
+	end();
+}
+
+UNIT_MAIN({ "tail_is_zero_after_crash", tail_is_zero_after_crash },
+	  { "orphan_of_a_crash_goes_away", orphan_of_a_crash_goes_away },
+	  { "recovery_zeroes_the_tail", recovery_zeroes_the_tail },
+	  { "recovery_zeroes_the_tail_of_src_size", recovery_zeroes_the_tail_of_src_size },
+	  { "rows_of_gone_files_go_away", rows_of_gone_files_go_away },
+	  { "search_for_gone_files_outlives_a_mount", search_for_gone_files_outlives_a_mount },
+	  { "files_in_use_are_not_gone", files_in_use_are_not_gone })

@@ -135,20 +135,33 @@ static int check_connection(sqlite3 *db, int cache_kib)
 	return r == 0 ? schema_check_objects(db) : r;
 }
 
+/* The file is cut to what the WAL may need before it starts over. */
+int catalog_limit_wal(struct catalog *c, uint64_t bytes)
+{
+	char sql[64];
+	uint64_t pages = bytes / WAL_PAGE_BYTES;
+
+	if (!c->writer)
+		return -EROFS;
+	c->wal_limit_pages = pages < 1 ? 1 : (int)min_u64(pages, WAL_CHECKPOINT_PAGES);
+	snprintf(sql, sizeof(sql), "PRAGMA journal_size_limit = %lld",
+		 (long long)c->wal_limit_pages * WAL_RESTART_FACTOR * WAL_PAGE_BYTES);
+	return sql_exec(c->writer, sql);
+}
+
 static int open_writer(struct catalog *c)
 {
-	char sql[160];
 	int r = sql_open(c->dir_fd, c->name, SQL_WRITE, &c->writer);
 
 	if (r == 0)
 		r = check_connection(c->writer, SQL_WRITER_CACHE_KIB);
+	if (r == 0)
+		r = sql_exec(c->writer, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+					" PRAGMA foreign_keys = 1");
+	if (r == 0)
+		r = catalog_limit_wal(c, (uint64_t)WAL_CHECKPOINT_PAGES * WAL_PAGE_BYTES);
 	if (r < 0)
 		return r;
-	snprintf(sql, sizeof(sql),
-		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = 1;"
-		 " PRAGMA journal_size_limit = %ld",
-		 WAL_KEEP_BYTES);
-	r = sql_exec(c->writer, sql);
 	/* Instead of sqlite's automatic checkpoint; see checkpoint(). */
 	sqlite3_wal_hook(c->writer, count_wal_pages, c);
 	return r;
@@ -231,24 +244,28 @@ void catalog_rollback(struct catalog *c)
 	}
 }
 
+/* Keep our readers out, so that the WAL starts over; other processes' are not waited for. */
+static void restart_wal(struct catalog *c)
+{
+	pthread_mutex_lock(&c->read_lock);
+	sqlite3_busy_timeout(c->writer, 0);
+	sqlite3_wal_checkpoint_v2(c->writer, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+	sqlite3_busy_timeout(c->writer, SQL_BUSY_TIMEOUT_MS);
+	pthread_mutex_unlock(&c->read_lock);
+}
+
 /*
  * Copies the WAL into the database. A failure (no space for the database to grow) is no failure
  * of the commit, which is durable; the next commit tries again.
  */
 static void checkpoint(struct catalog *c)
 {
-	if (c->wal_pages < WAL_CHECKPOINT_PAGES)
+	if (c->wal_pages < c->wal_limit_pages)
 		return;
-	if (c->wal_pages < WAL_RESTART_PAGES) {
+	if (c->wal_pages < c->wal_limit_pages * WAL_RESTART_FACTOR)
 		sqlite3_wal_checkpoint_v2(c->writer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-		return;
-	}
-	/* Keep our readers out; those of other processes are not waited for. */
-	pthread_mutex_lock(&c->read_lock);
-	sqlite3_busy_timeout(c->writer, 0);
-	sqlite3_wal_checkpoint_v2(c->writer, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
-	sqlite3_busy_timeout(c->writer, SQL_BUSY_TIMEOUT_MS);
-	pthread_mutex_unlock(&c->read_lock);
+	else
+		restart_wal(c);
 }
 
 int catalog_commit(struct catalog *c)
@@ -261,6 +278,9 @@ int catalog_commit(struct catalog *c)
 		r = run(c, W_COMMIT);
 	if (r < 0) {
 		catalog_rollback(c);
+		/* What the WAL has can make room for the next try. */
+		if (r == -ENOSPC)
+			restart_wal(c);
 		return r;
 	}
 	c->in_transaction = false;

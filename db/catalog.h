@@ -97,6 +97,12 @@ int catalog_open(int dir_fd, const char *name, bool read_only, struct catalog **
 /* Rolls back an open transaction, checkpoints and removes the WAL. NULL is fine. */
 void catalog_close(struct catalog *c);
 /*
+ * Copy the WAL into the database whenever it has more than about `bytes` [16 MiB, which is the
+ * most], for small disks. The WAL's file may get four times as large before readers are waited for.
+ * -EROFS; errors of sqlite.
+ */
+int catalog_limit_wal(struct catalog *c, uint64_t bytes);
+/*
  * sqlite's integrity_check, then every row and the totals against the rules of db/README.md;
  * -EUCLEAN with the first finding in catalog_error(). Reads everything: seconds to minutes. Works
  * beside a writer and readers, on a connection of its own, but the WAL grows meanwhile.

@@ -35,9 +35,9 @@
  * operation the WAL stays under the first figure plus one transaction; a reader in another process
  * (the sqlite3 shell in a transaction) can hold it back, and then it grows.
  */
-#define WAL_CHECKPOINT_PAGES 4096
-#define WAL_RESTART_PAGES    16384
-#define WAL_KEEP_BYTES	     (WAL_RESTART_PAGES * 4096L) /* a WAL file longer than this is cut */
+#define WAL_PAGE_BYTES	     4096
+#define WAL_CHECKPOINT_PAGES 4096 /* unless catalog_limit_wal() says less */
+#define WAL_RESTART_FACTOR   4
 
 /* Prepared statements, kept while the catalog is open. The text is in sql.c. */
 enum stmt_id {
@@ -78,7 +78,8 @@ struct catalog {
 	/* The writer's: a transaction is open; its first failure that only a rollback cures. */
 	bool in_transaction;
 	int transaction_error;
-	int wal_pages; /* in the WAL after the last commit */
+	int wal_pages;	     /* in the WAL after the last commit */
+	int wal_limit_pages; /* see WAL_CHECKPOINT_PAGES */
 
 	pthread_mutex_t read_lock;
 	pthread_mutex_t error_lock; /* innermost; protects `error` */

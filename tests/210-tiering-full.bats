@@ -83,6 +83,25 @@ src_has_room() {
 	cmp <(hfs_pattern 2 3000000) "$SRC/before"
 }
 
+@test "an SSD that is full of pinned data: pins come and go, writing and fsync go on" {
+	hfs_setup loops 300M 64M
+	mkdir -p "$SRC"/dirs/{1..200}
+	for i in {1..16}; do hfs_pattern "$i" 4M >"$SRC/pinned$i"; done
+	hfs_mount
+	"$HYBRIDFS" pin -q "$MNT"/pinned* 2>/dev/null || :	# until nothing fits any more
+	for i in {1..8}; do
+		"$HYBRIDFS" pin -q "$MNT"/dirs/* 2>/dev/null || :	# what is in them does not fit
+		"$HYBRIDFS" unpin -q "$MNT"/dirs/*
+		hfs_pattern "$i" 50000 | dd of="$MNT/dirs/$i/new" bs=10k conv=fsync status=none
+		hfs_pattern "$i" 50000 | dd of="$MNT/pinned1" bs=10k conv=notrunc,fsync status=none
+	done
+	cmp <(hfs_pattern 8 50000) "$MNT/dirs/8/new"
+	hfs_true '.mounts[0] | .healthy and .errors == 0 and .ssd_used_bytes <= .ssd_cap_bytes'
+	"$HYBRIDFS" unpin -q "$MNT"
+	hfs_umount
+	cmp <(hfs_pattern 8 50000) <(head -c 50000 "$SRC/pinned1")
+}
+
 @test "size= is respected" {
 	hfs_setup loops 300M 256M
 	hfs_mount size=16M,seq_cutoff=0,dirty_expire=1
@@ -176,4 +195,29 @@ fill_with_files() {
 		hfs_pattern $i 200000 | dd of="$MNT/file$i" bs=50k status=none 2>/dev/null || return 0
 		echo $i >>"$TOP/kept"
 	done
+}
+
+# I8: whoever fills the SSD, applications do not notice.
+@test "somebody else fills the SSD: writes and fsyncs go on, across a crash too" {
+	local i
+
+	hfs_setup loops 300M 128M
+	hfs_pattern 5 20M >"$SRC/cold"
+	hfs_mount dirty_expire=1
+	"$HYBRIDFS" promote -q "$MNT/cold"
+	dd if=/dev/zero of="$SSD/other" bs=64K status=none 2>"$TOP/full" || grep -q 'No space' "$TOP/full"
+	for i in {1..1500}; do
+		hfs_pattern "$i" 12288 | dd of="$MNT/cold" bs=4K seek=$((i * 7 % 5000)) conv=notrunc,fdatasync \
+			status=none
+		hfs_pattern "$i" 5000 | dd of="$MNT/new$((i % 300))" bs=5000 conv=fsync status=none
+	done
+	hfs_true '.mounts[0] | .healthy and .errors == 0'
+	md5sum "$MNT"/cold "$MNT"/new* >"$TOP/sums"
+	hfs_kill9
+	hfs_mount dirty_expire=1
+	md5sum -c --quiet "$TOP/sums"
+	rm "$SSD/other"
+	hfs_wait_until hfs_true '.mounts[0] | .ssd_cap_bytes > 90000000 and .dirty_bytes == 0'
+	hfs_umount
+	(cd "$SRC" && sed "s,$MNT/,," "$TOP/sums" | md5sum -c --quiet)
 }

@@ -104,8 +104,7 @@ static int store_all(struct volume *v, void *arg)
 	return catalog_put_meta(v->cat, "journal", text);
 }
 
-/* The caller holds catalog_mutex. */
-static int transaction(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
+static int try_transaction(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
 {
 	int r = catalog_begin(v->cat);
 
@@ -116,6 +115,16 @@ static int transaction(struct volume *v, int (*fn)(struct volume *v, void *arg),
 		catalog_rollback(v->cat);
 	else
 		r = catalog_commit(v->cat);
+	return r;
+}
+
+/* The caller holds catalog_mutex; `fn` may be called twice. */
+static int transaction(struct volume *v, int (*fn)(struct volume *v, void *arg), void *arg)
+{
+	int r = try_transaction(v, fn, arg);
+
+	if (r == -ENOSPC && room_give_reserve(v))
+		r = try_transaction(v, fn, arg);
 	return r;
 }
 
@@ -203,7 +212,10 @@ static int run(struct volume *v)
 	/* Failed snapshots would be missing: then nothing is stored, the journal has it all. */
 	if (r == 0 && !any_failed(c.s, c.n))
 		r = transaction(v, store_all, &c);
-	if (r < 0)
+	if (r == -ENOSPC) /* an error only for who cannot wait until there is room */
+		volume_log(v, 4, "%s: the SSD is full, the catalog cannot grow; trying again",
+			   v->dir_path);
+	else if (r < 0)
 		volume_error(v, NULL, r, catalog_error(v->cat));
 	r = finish(v, &c, r);
 	for (unsigned i = 0; i < g.n; i++)

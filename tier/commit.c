@@ -101,6 +101,8 @@ static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n,
 	if (r == 0) {
 		snapshot_sync(v, s, n);
 		r = append(v, s, n);
+		if (r < 0)
+			volume_error(v, NULL, r, "cannot write the journal");
 	}
 	for (unsigned i = 0; i < n; i++)
 		if (fits)
@@ -202,7 +204,10 @@ static void lead_locked(struct volume *v)
 		/* No room: through the catalog, which takes all that is changed, these too. The
 		 * lead is given up meanwhile, as the checkpoint takes it itself. */
 		commit_unlead(v);
-		set_results(files, n, gen, checkpoint(v));
+		r = checkpoint(v);
+		if (r < 0)
+			volume_error(v, NULL, r, "cannot make changes durable");
+		set_results(files, n, gen, r);
 		pthread_mutex_lock(&v->commit_mutex);
 	} else {
 		pthread_mutex_lock(&v->commit_mutex);

@@ -178,7 +178,9 @@ struct volume {
 	_Atomic uint64_t next_id;
 	uint64_t first_new_id; /* objects with smaller ids are from earlier mounts */
 	uint64_t overhead_bytes; /* of a cap that was asked for: journal and catalog */
-	uint64_t cap_blocks, ssd_bytes; /* ssd_bytes: size of the filesystem */
+	uint64_t ssd_bytes; /* size of the filesystem */
+	_Atomic uint64_t cap_blocks; /* less than the options say while others fill the SSD */
+	_Atomic uint64_t reserve_bytes; /* in the file `reserve` now */
 
 	pthread_mutex_t files_lock;
 	struct tfile **table; /* chains by hash */
@@ -223,6 +225,8 @@ struct volume {
 	_Atomic uint64_t hits, misses, read_hit_bytes, read_miss_bytes, bypassed_bytes;
 	_Atomic uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;
 	_Atomic uint64_t errors, lost_ranges;
+	_Atomic uint32_t said; /* errors since said_since_ns */
+	_Atomic int64_t said_since_ns;
 
 	pthread_mutex_t evict_mutex; /* one hand: evict_cursor; outermost, held over SSD I/O */
 	uint64_t evict_cursor;
@@ -231,7 +235,7 @@ struct volume {
 	/* background thread only */
 	uint64_t sweep_dir;
 	int64_t evict_retry_ns, last_minute_ns, commit_due_ns, commit_retry_ns;
-	int64_t bury_at_ns, reclaim_at_ns;
+	int64_t bury_at_ns, reclaim_at_ns, room_at_ns, room_told_ns;
 	struct hit_minute minutes[60];
 	unsigned minute;
 	uint64_t last_hits, last_misses, last_written_back;
@@ -291,6 +295,16 @@ int commit_deletes(struct volume *v, const struct grave *graves);
 /* Be the leader for a moment: no batch is under way between the two. */
 void commit_lead(struct volume *v);
 void commit_unlead(struct volume *v);
+
+/* ---- room.c ------------------------------------------------------------------------------- */
+/* Learn the size of the SSD; the catalog is open. */
+int room_init(struct volume *v);
+/* How much may be used. -ENOSPC with a text: too little. The journal is there. */
+int room_set_cap(struct volume *v, char *error, size_t error_size);
+/* Follow what is really free; once a second, background thread. */
+void room_tick(struct volume *v, int64_t now_ns);
+/* Let go of what is reserved for the catalog; false: there was nothing. Any thread. */
+bool room_give_reserve(struct volume *v);
 
 /* ---- checkpoint.c ---- */
 /* Everything that is changed or only in the journal, to the catalog; then the journal is empty up

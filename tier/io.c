@@ -72,13 +72,6 @@ int write_full(int fd, const void *buf, size_t len, uint64_t off)
 }
 
 /* ---- heat --------------------------------------------------------------------------------- */
-static uint64_t run_read(struct tier_stream *s, uint64_t off, size_t len)
-{
-	s->run_read = s->next_read == off && off ? s->run_read + len : len;
-	s->next_read = off + len;
-	return s->run_read;
-}
-
 static void touch_resident_locked(struct tfile *f, uint64_t off)
 {
 	struct map_group *g = map_find(&f->map, off / GROUP_BYTES);
@@ -142,7 +135,7 @@ static int read_run(struct tfile *f, struct map_run run, void *buf)
 static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint64_t off,
 			 uint64_t end)
 {
-	uint64_t hit = 0, miss = 0, at = off, run_bytes = run_read(s, off, end - off);
+	uint64_t hit = 0, miss = 0, at = off, run_bytes = policy_run_note(&s->read, off, end - off);
 	int r = 0;
 
 	while (at < end) {
@@ -508,7 +501,7 @@ static bool wants_ssd(struct tfile *f, struct tier_stream *s, uint64_t off, uint
 	struct policy_write w = {
 		.off = off,
 		.len = len,
-		.run_bytes = s->run_write,
+		.run_bytes = __atomic_load_n(&s->run_write, __ATOMIC_RELAXED),
 		.used_bytes = volume_taken_bytes(v),
 		.cap_bytes = v->cap_blocks * BLOCK_BYTES,
 		.dirty_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES,
@@ -523,6 +516,8 @@ static void ssd_refused(struct tfile *f, int r)
 {
 	struct volume *v = f->v;
 
+	if (r == -EFBIG) /* too far out for a file on the SSD: says nothing about other writes */
+		return;
 	if (r != -ENOSPC && r != -EDQUOT)
 		volume_error(v, f, r, "cannot write to the SSD; SRC takes the writes");
 	atomic_store(&v->ssd_retry_ns, volume_now(v) + 5 * SECOND_NS);
@@ -569,10 +564,15 @@ static void note_stream(struct tfile *f, struct tier_stream *s, uint64_t off, si
 {
 	uint64_t seq = __atomic_load_n(&f->fsync_seq, __ATOMIC_RELAXED);
 
+	bool goes_on = __atomic_load_n(&s->next_write, __ATOMIC_RELAXED) == off;
+
 	/* A log that is synced as it grows is no bulk copy: its run starts again. */
-	s->run_write = s->next_write == off && s->fsync_seq == seq ? s->run_write + len : len;
-	s->next_write = off + len;
-	s->fsync_seq = seq;
+	goes_on = goes_on && __atomic_load_n(&s->fsync_seq, __ATOMIC_RELAXED) == seq;
+	uint64_t run = goes_on ? __atomic_load_n(&s->run_write, __ATOMIC_RELAXED) : 0;
+
+	__atomic_store_n(&s->run_write, run + len, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->next_write, off + len, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->fsync_seq, seq, __ATOMIC_RELAXED);
 }
 
 /* A run of at most one group: bounds the I/O between two looks at the map. */

@@ -26,6 +26,27 @@ static uint64_t percent_of(uint64_t cap, unsigned percent)
 	return cap / 100 * percent + cap % 100 * percent / 100;
 }
 
+#define RUN_WINDOW_BYTES (512u << 10)
+#define RUN_WINDOW_READS 4
+
+uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len)
+{
+	uint64_t next = __atomic_load_n(&r->next, __ATOMIC_RELAXED);
+	uint64_t bytes = __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
+	uint64_t window = max_u64(RUN_WINDOW_READS * len, RUN_WINDOW_BYTES), end = off + len;
+
+	if (bytes == 0 || off > next + window || off + window < next) {
+		bytes = len;
+		next = end;
+	} else if (end > next) {
+		bytes += end - next;
+		next = end;
+	}
+	__atomic_store_n(&r->next, next, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->bytes, bytes, __ATOMIC_RELAXED);
+	return bytes;
+}
+
 bool policy_write_to_ssd(const struct volume_options *o, const struct policy_write *w)
 {
 	if (o->mode != MODE_WRITEBACK || w->ssd_failed)

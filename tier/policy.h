@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tier/tfile.h"
 #include "tier/volume.h"
 
 /* Offsets from here on are left to SRC alone: near its own maximum file size its errors count. */
@@ -27,6 +28,14 @@ struct policy_write {
 	uint64_t src_free_bytes;
 	bool ssd_failed;
 };
+/*
+ * Note a read; returns the bytes of the run that it continues or begins. Readahead is several
+ * requests at once, which come in any order: whatever lies near the end of the run is part of it,
+ * and only new ground counts, so that random reads in a small range are no run. Any number of threads;
+ * a lost update only makes a run look shorter.
+ */
+uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len);
+
 /* Should a write into blocks that are not on the SSD go there? */
 bool policy_write_to_ssd(const struct volume_options *o, const struct policy_write *w);
 

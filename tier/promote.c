@@ -209,6 +209,8 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	uint64_t base = extent * EXTENT_BYTES;
 
 	*ret_bytes = 0;
+	if (base >= POLICY_MAX_SSD_OFFSET)
+		return -EFBIG;
 	int r = settle_removal(f, base);
 
 	if (r == 0)
@@ -377,8 +379,9 @@ int promote_queue_step(struct volume *v)
 		r = promote_extent(e.file, e.extent, base, base + EXTENT_BYTES, true, &bytes);
 		tfile_unuse(e.file);
 	}
-	/* In use or no room: the next touch asks again. Gone: nothing to promote. */
-	if (r < 0 && r != -EAGAIN && r != -ENOSPC && r != -ESTALE && r != -EBUSY)
+	/* In use or no room: the next touch asks again. Gone, or too far out for an object: there
+	 * is nothing to promote. */
+	if (r < 0 && r != -EAGAIN && r != -ENOSPC && r != -ESTALE && r != -EBUSY && r != -EFBIG)
 		volume_error(v, e.file, r, "cannot promote");
 	tfile_put(e.file);
 	return 1;

@@ -76,6 +76,7 @@ static bool is_obsolete(const struct horizons *h, const struct journal_entry *e)
 
 /* ---- second pass -------------------------------------------------------------------------- */
 struct replay {
+	const struct journal_pos *from;
 	struct volume *v;
 	struct horizons horizons;
 	struct src_key key; /* of the last file row: a new object is described by it */
@@ -161,7 +162,13 @@ static int in_transaction(struct volume *v, void *arg)
 {
 	struct replay *p = arg;
 	struct journal *old = v->old_journal;
-	int r = old ? journal_replay(old, apply, p, &p->frames) : 0;
+	int r = 0;
+
+	p->frames = 0;
+	if (old) {
+		journal_rewind(old, p->from);
+		r = journal_replay(old, apply, p, &p->frames);
+	}
 
 	/* Nobody is told before the data is where the rows say it is. */
 	if (r == 0 && p->frames && syncfs(v->objects_fd) < 0)
@@ -169,19 +176,28 @@ static int in_transaction(struct volume *v, void *arg)
 	return r < 0 ? r : name_journal(v);
 }
 
+/* On a full SSD a small one has to do; the next clean mount makes it larger. */
+static int create_journal(struct volume *v, unsigned slot)
+{
+	int r = journal_create(v->dir_fd, slot, journal_bytes(v), &v->journal);
+
+	if (r == -ENOSPC)
+		r = journal_create(v->dir_fd, slot, JOURNAL_BYTES_MIN, &v->journal);
+	if (r == -ENOSPC && room_give_reserve(v))
+		r = journal_create(v->dir_fd, slot, JOURNAL_BYTES_MIN, &v->journal);
+	return r;
+}
+
 /* Replay `old` (NULL: there is none) into objects and catalog, and start a new journal. */
 static int renew(struct volume *v, const struct journal_pos *pos)
 {
-	struct replay p = { .v = v, .fd = -1 };
+	struct replay p = { .v = v, .fd = -1, .from = pos };
 	int r = 0;
 
-	if (v->old_journal) {
+	if (v->old_journal)
 		r = journal_replay(v->old_journal, learn, &p.horizons, &p.frames);
-		journal_rewind(v->old_journal, pos);
-		p.frames = 0;
-	}
 	if (r == 0)
-		r = journal_create(v->dir_fd, !pos->slot, journal_bytes(v), &v->journal);
+		r = create_journal(v, !pos->slot);
 	if (r == 0)
 		r = catalog_run(v, in_transaction, &p);
 	if (r == 0) {

@@ -330,8 +330,8 @@ void snapshot_finish(struct snapshot *s, bool journal, uint64_t gen, int error)
 	if (gen)
 		commit_result_locked(f, gen, error);
 	pthread_mutex_unlock(&f->lock);
-	if (error)
-		volume_error(f->v, f, error, "cannot commit to the SSD");
+	if (s->error) /* what failed for all was said once */
+		volume_error(f->v, f, s->error, "cannot commit to the SSD");
 	release(s);
 }
 

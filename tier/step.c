@@ -162,6 +162,10 @@ int volume_step(struct volume *v, int64_t *ret_wait_ns)
 	int result = 0;
 
 	tick(v, now_ns);
+	if (now_ns >= v->room_at_ns) {
+		v->room_at_ns = now_ns + SECOND_NS;
+		room_tick(v, now_ns);
+	}
 	for (unsigned i = 0; i < ARRAY_SIZE(steps); i++) {
 		int r = steps[i](v, now_ns);
 

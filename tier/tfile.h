@@ -77,10 +77,16 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2]);
 void tfile_dead(struct tfile *f);
 
 /* ---- data: the file must be in use ------------------------------------------------------- */
+/* A run of reads: where it ends, how far it has come. All zero: none yet. See policy.h. */
+struct read_run {
+	uint64_t next, bytes;
+};
+
 /* Per open file: recognises sequential runs. Zero it at open. One thread at a time is not
  * required; races only blur the heuristic. */
 struct tier_stream {
-	uint64_t next_read, run_read, next_write, run_write, fsync_seq;
+	struct read_run read;
+	uint64_t next_write, run_write, fsync_seq;
 	bool atime_touched;
 };
 

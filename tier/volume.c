@@ -11,11 +11,10 @@
 #include "tier/layout.h"
 
 #define TABLE_INITIAL 1024u
-#define CAP_MIN_BYTES (1ull << 20)
 /* Left free on the SSD filesystem for its own metadata and our catalog: the larger of both. */
-#define SSD_RESERVE_BYTES (8ull << 20)
-#define SSD_RESERVE_PERCENT 2
-#define CATALOG_ALLOWANCE_BYTES (1ull << 20)
+/* Errors are logged so many per interval. */
+#define SAID_MAX 20u
+#define SAID_INTERVAL_NS (10 * SECOND_NS)
 /* Ids one mount may hand out; the next mount starts behind them, so none is ever used twice. */
 #define IDS_PER_MOUNT (1ull << 32)
 
@@ -33,9 +32,27 @@ void volume_log(struct volume *v, int level, const char *fmt, ...)
 	v->env.log(v->env.ctx, level, line);
 }
 
+/* The same trouble for each of a million files is one trouble: a few lines, then their number. */
+static bool may_say(struct volume *v)
+{
+	int64_t now = volume_now(v), since = atomic_load(&v->said_since_ns);
+
+	if (now - since > SAID_INTERVAL_NS &&
+	    atomic_compare_exchange_strong(&v->said_since_ns, &since, now)) {
+		uint32_t said = atomic_exchange(&v->said, 0);
+
+		if (said > SAID_MAX)
+			volume_log(v, 3, "%s: %u more errors like that", v->dir_path,
+				   said - SAID_MAX);
+	}
+	return atomic_fetch_add(&v->said, 1) < SAID_MAX;
+}
+
 void volume_error(struct volume *v, const struct tfile *f, int r, const char *what)
 {
 	atomic_fetch_add(&v->errors, 1);
+	if (!may_say(v))
+		return;
 	volume_log(v, 3, "%s: %s: %s", f && f->path ? f->path : v->dir_path, what,
 		   strerror(-r));
 }
@@ -123,43 +140,6 @@ static void volume_free(struct volume *v)
 	free(v);
 }
 
-static int set_cap(struct volume *v, char *error, size_t error_size)
-{
-	struct statvfs fs;
-
-	if (fstatvfs(v->objects_fd, &fs) < 0)
-		return neg_errno();
-	uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;
-	uint64_t avail = (uint64_t)fs.f_bavail * fs.f_frsize +
-			 atomic_load(&v->used_blocks) * BLOCK_BYTES;
-	uint64_t reserve = max_u64(SSD_RESERVE_BYTES, total / 100 * SSD_RESERVE_PERCENT);
-	uint64_t cap = v->opt.size_bytes ? v->opt.size_bytes : total / 100 * v->opt.size_percent;
-
-	cap = min_u64(cap, avail > reserve ? avail - reserve : 0);
-	if (cap < CAP_MIN_BYTES) {
-		snprintf(error, error_size,
-			 "%s: too little room on the SSD: %llu KiB can be used, 1024 are needed",
-			 v->dir_path, (unsigned long long)cap / 1024);
-		return -ENOSPC;
-	}
-	v->cap_blocks = cap / BLOCK_BYTES;
-	/* By default the reserve is for them; a cap that was asked for is for all of it. */
-	if (v->opt.size_bytes)
-		v->overhead_bytes =
-			min_u64(journal_size(v->journal) + CATALOG_ALLOWANCE_BYTES, cap / 2);
-	return 0;
-}
-
-static int ssd_size(struct volume *v)
-{
-	struct statvfs fs;
-
-	if (fstatvfs(v->objects_fd, &fs) < 0)
-		return neg_errno();
-	v->ssd_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
-	return 0;
-}
-
 struct opening {
 	bool clean;
 	uint64_t first_id, gone;
@@ -233,13 +213,13 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	if (r == 0 && v->unclean && syncfs(v->objects_fd) < 0)
 		r = neg_errno();
 	if (r == 0)
-		r = ssd_size(v);
+		r = room_init(v);
 	if (r == 0)
 		r = replay_journal(v, error, error_size);
 	if (r == 0)
 		r = recover_volume(v);
 	if (r == 0)
-		r = set_cap(v, error, error_size);
+		r = room_set_cap(v, error, error_size);
 	if (r == 0)
 		r = catalog_run(v, mark_open, &o);
 	if (r < 0 && !*error)

@@ -4,6 +4,8 @@
 
 #include "tests/unit/catalog_fixture.h"
 
+#define RESTART_PAGES (WAL_CHECKPOINT_PAGES * WAL_RESTART_FACTOR)
+
 static void put_random_groups(struct catalog *c, uint64_t n, uint64_t *seed)
 {
 	struct cat_group g = { .index = 0 };
@@ -83,10 +85,10 @@ static void wal_starts_over_beside_readers(void)
 	CHECK_EQ(pipe(h.holding) | pipe(h.release), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, hold_a_read, &h), 0);
 	CHECK_EQ(read(h.holding[0], &byte, 1), 1);
-	while (x.c->wal_pages < WAL_RESTART_PAGES - 400)
+	while (x.c->wal_pages < RESTART_PAGES - 400)
 		put_random_groups(x.c, 40, &seed); /* at most 8 pages each */
 	CHECK_EQ(write(h.release[1], "", 1), 1);
-	while (x.c->wal_pages < WAL_RESTART_PAGES)
+	while (x.c->wal_pages < RESTART_PAGES)
 		put_random_groups(x.c, 40, &seed);
 	put_random_groups(x.c, 1, &seed);
 	CHECK(x.c->wal_pages < 20);
@@ -112,18 +114,36 @@ static void wal_starts_over(void)
 	CHECK_EQ(catalog_commit(x.c), 0);
 	CHECK_EQ(sql_open(x.dir_fd, NAME, SQL_READ, &other), 0);
 	CHECK_EQ(sql_exec(other, "BEGIN; SELECT count(*) FROM files"), 0);
-	while (x.c->wal_pages < WAL_RESTART_PAGES)
+	while (x.c->wal_pages < RESTART_PAGES)
 		put_random_groups(x.c, 2000, &seed);
 	put_random_groups(x.c, 10, &seed);
-	CHECK(x.c->wal_pages > WAL_RESTART_PAGES);
+	CHECK(x.c->wal_pages > RESTART_PAGES);
 	sql_close(other);
 	put_random_groups(x.c, 2000, &seed); /* copies the WAL into the database */
 	grown = size_of(&x, NAME "-wal");
 	put_random_groups(x.c, 1, &seed); /* starts at its beginning, and cuts it */
 	CHECK(x.c->wal_pages < 20);
-	CHECK(size_of(&x, NAME "-wal") <= WAL_KEEP_BYTES);
+	CHECK(size_of(&x, NAME "-wal") <= (off_t)RESTART_PAGES * WAL_PAGE_BYTES);
 	printf("# WAL %jd MiB, cut to %jd MiB\n", (intmax_t)grown >> 20,
 	       (intmax_t)size_of(&x, NAME "-wal") >> 20);
+	fixture_release(&x);
+}
+
+/* A small disk: the WAL stays small, whatever is written, and can be told so at any time. */
+static void wal_keeps_to_its_limit(void)
+{
+	struct fixture x = fixture_new();
+	uint64_t seed = 7;
+
+	CHECK_EQ(catalog_begin(x.c), 0);
+	put_file(x.c, 1, 0, NULL);
+	CHECK_EQ(catalog_commit(x.c), 0);
+	CHECK_EQ(catalog_limit_wal(x.c, 64 * WAL_PAGE_BYTES), 0);
+	for (int i = 0; i < 500; i++) {
+		put_random_groups(x.c, 10, &seed);
+		CHECK(x.c->wal_pages < 64 + 160);
+	}
+	CHECK(size_of(&x, NAME "-wal") <= (off_t)64 * WAL_RESTART_FACTOR * WAL_PAGE_BYTES);
 	fixture_release(&x);
 }
 
@@ -202,4 +222,5 @@ static void figures(void)
 
 UNIT_MAIN({ "connection_settings", connection_settings },
 	  { "wal_starts_over_beside_readers", wal_starts_over_beside_readers },
-	  { "wal_starts_over", wal_starts_over }, { "figures", figures })
+	  { "wal_starts_over", wal_starts_over },
+	  { "wal_keeps_to_its_limit", wal_keeps_to_its_limit }, { "figures", figures })

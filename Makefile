@@ -194,7 +194,7 @@ $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 
 # ---- tests ------------------------------------------------------------------------------------
 
-.PHONY: test check unit bats bench crash lint tidy format sanitize tsan fuzz coverage demo features
+.PHONY: test check unit bats bench crash kill lint tidy format sanitize tsan fuzz coverage demo features
 
 test: ## install what is missing, then build and run every test
 	@contrib/setup.sh test
@@ -211,6 +211,9 @@ bats: ## build and run tests/*.bats (or BATS=tests/FILE.bats)
 
 crash: all ## cut the power at CYCLES=50 random moments per workload, recover, verify
 	@tests/crash/run.sh --cycles $(or $(CYCLES),50)
+
+kill: all ## kill -9 the daemon CYCLES=100 times under load, start it again, verify
+	@tests/kill/run.sh --cycles $(or $(CYCLES),100)
 
 bench: all ## run the benchmarks (contrib/bench/run)
 	@if [ -x contrib/bench/run ]; then contrib/bench/run $(BENCH); else \

@@ -20,6 +20,7 @@
 #   CI_MODEL_STEPS=12000    steps of the model test; a tenth of it in the sanitizer build
 #   CI_MODEL_SEED=1         where its random numbers start
 #   CI_STRESS_S=20          how long several processes write and check at once
+#   CI_KILL_S=60            how long the daemon is killed under load again and again
 #   HFS_VARIANT=gcc         the build that unit, bats, posix and model run
 
 set -u
@@ -31,8 +32,9 @@ CI_MODEL_STEPS=${CI_MODEL_STEPS:-12000}
 CI_MODEL_SEED=${CI_MODEL_SEED:-1}
 HFS_VARIANT=${HFS_VARIANT:-gcc}
 CI_STRESS_S=${CI_STRESS_S:-20}
+CI_KILL_S=${CI_KILL_S:-60}
 
-stages=(gcc strict clang lint unit bats posix model sanitize)
+stages=(gcc strict clang lint unit bats posix model kill sanitize)
 
 # The sub-makes are ours: they must not inherit the jobs of the make that called us.
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -277,6 +279,13 @@ run_model() {
 	run_mounted "model under stress" "$program" --stress 4 --seconds "$CI_STRESS_S" --mnt @MNT@
 }
 
+# The daemon dies under load: tests/kill.
+stage_kill() {
+	prepare "$HFS_VARIANT" || return
+	HFS_KILL_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs run "kill -9" "$CI_PROGRAM_S" \
+		tests/kill/run.sh --cycles 100000 --seconds "$CI_KILL_S"
+}
+
 # The tests that mount, and the unit tests, once more under the sanitizers.
 stage_sanitize() {
 	local files
@@ -293,7 +302,7 @@ stage_sanitize() {
 want=()
 for arg in "$@"; do
 	case $arg in
-	-h | --help) sed -n '4,28s/^# \{0,1\}//p' "$0"; exit 0 ;;
+	-h | --help) sed -n '4,29s/^# \{0,1\}//p' "$0"; exit 0 ;;
 	*.bats) bats_files+=("$arg") ;;
 	*)
 		declare -F "stage_$arg" >/dev/null || {

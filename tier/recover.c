@@ -185,6 +185,41 @@ static void drop_clean_locked(struct tfile *f)
 	}
 }
 
+/*
+ * The end of the file moved on to SRC and the crash came before that was known here: SRC is longer.
+ * In the block in which the file ended the object has zeros behind the old end, brought back by the
+ * journal; what was appended there is in SRC only. Other bytes than zeros are as new as SRC's.
+ */
+static int join_end(struct tfile *f, int obj_fd)
+{
+	static const char zeros[BLOCK_BYTES];
+	char block[BLOCK_BYTES];
+	struct stat st;
+
+	pthread_mutex_lock(&f->lock);
+	bool moved = f->busy && f->attr_owned && !f->size_known;
+	uint64_t from = f->size, end = round_up_u64(f->size, BLOCK_BYTES);
+
+	moved = moved && from < end && map_state(&f->map, from) == BLOCK_DIRTY;
+	pthread_mutex_unlock(&f->lock);
+	_cleanup_close_ int fd = moved ? tfile_open_src(f, O_RDONLY | O_NONBLOCK) : -1;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || (uint64_t)st.st_size <= from)
+		return 0;
+	int r = read_full(obj_fd, block, end - from, from);
+
+	if (r < 0 || memcmp(block, zeros, end - from) != 0)
+		return r;
+	r = read_full(fd, block, end - from, from);
+	if (r == 0)
+		r = write_full(obj_fd, block, end - from, from);
+	pthread_mutex_lock(&f->lock);
+	if (r == 0)
+		r = tfile_written_locked(f, end - BLOCK_BYTES, end, BLOCK_DIRTY);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
 static void object_missing(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
@@ -210,6 +245,8 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	}
 	if (obj_fd >= 0 && f->v->unclean)
 		r = settle_intents(f, obj_fd);
+	if (r == 0 && obj_fd >= 0 && f->v->unclean)
+		r = join_end(f, obj_fd);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);

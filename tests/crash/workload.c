@@ -6,14 +6,18 @@
  *	A NAME PROC STEP	all up to this step of that process is durable
  *
  * HFS_CRASH_MARK_EARLY=1 makes it a liar, which marks before it syncs: verify has to notice.
+ *
+ * When the daemon below is killed it ends, with 0: nothing more is promised then.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,17 +36,33 @@ struct writer {
 	bool mark_early;
 };
 
+static int watched_fd = -1; /* a directory of the mount */
+
+static bool mount_is_gone(void)
+{
+	return watched_fd >= 0 && fsync(watched_fd) < 0 &&
+	       (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
 __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...)
 {
 	int err = errno;
 	va_list args;
 
+	if (err == ENOTCONN || err == ECONNABORTED || mount_is_gone())
+		exit(0);
 	fputs("workload: ", stderr);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fprintf(stderr, ": %s\n", strerror(err));
 	exit(1);
+}
+
+/* A page of a mapped file that nobody can bring any more. */
+static void on_bus_error(int number)
+{
+	_exit(mount_is_gone() ? 0 : 128 + number);
 }
 
 static bool time_is_up(const struct writer *w)
@@ -246,6 +266,15 @@ static void sql_insert(struct writer *w, sqlite3 *db, uint64_t step, unsigned ch
 	sqlite3_finalize(stmt);
 }
 
+/* A path may by now lead to a new mount in the place of the one that we work on. */
+static bool is_same_mount(const struct writer *w, const char *path)
+{
+	struct stat ours, there;
+
+	return fstat(w->dir_fd, &ours) == 0 && stat(path, &there) == 0 &&
+	       ours.st_dev == there.st_dev;
+}
+
 /*
  * WAL where the process is even, DELETE where it is odd. Synchronous is EXTRA: with FULL the unlink
  * of a rollback journal is not durable, and sqlite itself does not promise the transaction.
@@ -260,6 +289,8 @@ static void run_sqlite(struct writer *w)
 	snprintf(path, sizeof(path), "%s/sqlite.%u.db", w->dir, w->actor.proc);
 	if (sqlite3_open(path, &db) != SQLITE_OK)
 		die("%s", path);
+	if (!is_same_mount(w, path))
+		exit(0);
 	sqlite3_busy_timeout(db, SQL_BUSY_MS);
 	sql(db, "PRAGMA journal_mode=%s; PRAGMA synchronous=%s; PRAGMA wal_autocheckpoint=%d;",
 	    w->actor.proc % 2 ? "DELETE" : "WAL", w->mark_early ? "OFF" : "EXTRA", SQL_WAL_PAGES);
@@ -345,6 +376,8 @@ static void setup(struct writer *w, char **argv)
 	w->dir_fd = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->dir_fd < 0)
 		die("%s", argv[1]);
+	watched_fd = w->dir_fd;
+	signal(SIGBUS, on_bus_error);
 	w->ctl_fd = open(argv[2], O_WRONLY | O_CLOEXEC);
 	if (w->ctl_fd < 0)
 		die("%s", argv[2]);

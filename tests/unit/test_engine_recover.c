@@ -228,7 +228,67 @@ static void orphan_of_a_crash_goes_away(void)
 	end();
 }
 
+/*
+ * Write-back brings to SRC what was appended after its busy mark was committed; then the crash. The
+ * journal has the block in which the file ended as it was before.
+ */
+static void *flush_until_first_sync(void *arg)
+{
+	struct tfile *f = use();
+
+	gates[C_SYNC] = arg;
+	CHECK_EQ(flush(f, false), -EIO);
+	unuse(f);
+	return NULL;
+}
+
+static void crash_append_to_both(void *arg)
+{
+	struct gate g = { 0 };
+
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 5000, 1000);
+	CHECK_EQ(tfile_fsync(f, true), 0);
+	pthread_t t = start(flush_until_first_sync, &g);
+
+	CHECK(wait_for(&g.reached));
+	write_at(f, 'C', 6000, 8000);
+	fail_ino = ino_of(tfile_src_fd(f));
+	fail_next[C_SYNC] = EIO;
+	atomic_store(&g.open, true);
+	pthread_join(t, NULL);
+	crash();
+}
+
+static void no_hole_in_an_append_after_crash(void)
+{
+	struct stat st;
+
+	begin(5000);
+	CHECK_EQ(unit_child(crash_append_to_both, NULL), CRASHED);
+	CHECK_EQ(stat(src_file, &st), 0);
+	CHECK_EQ(st.st_size, 14000);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		CHECK_EQ(tfile_size(f), 14000);
+		CHECK_EQ(byte_at(f, 5500), 'B');
+		CHECK_EQ(byte_at(f, 6500), 'C');
+		CHECK_EQ(byte_at(f, 8191), 'C');
+		CHECK_EQ(byte_at(f, 13999), 'C');
+		unuse(f);
+		close_volume();
+	}
+	CHECK_EQ(src_byte(6500), 'C');
+	end();
+}
+
 UNIT_MAIN({ "tail_is_zero_after_crash", tail_is_zero_after_crash },
+	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },
 	  { "orphan_of_a_crash_goes_away", orphan_of_a_crash_goes_away },
 	  { "recovery_zeroes_the_tail", recovery_zeroes_the_tail },
 	  { "recovery_zeroes_the_tail_of_src_size", recovery_zeroes_the_tail_of_src_size },

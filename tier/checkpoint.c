@@ -9,8 +9,6 @@
  * free. Batches that ran since (1) are behind the position and newer than what (3) stores, so
  * replaying them over it gives the newest state. Crash before (3) ends: old catalog, old position.
  */
-#include <string.h>
-
 #include "tier/snapshot.h"
 
 struct gathered {
@@ -80,8 +78,7 @@ struct checkpointing {
 	struct snapshot *s;
 	unsigned n;
 	struct journal_pos pos;
-	const uint64_t *dead;
-	unsigned n_dead;
+	struct id_set dead; /* owned */
 };
 
 static int store_all(struct volume *v, void *arg)
@@ -90,8 +87,8 @@ static int store_all(struct volume *v, void *arg)
 	char text[JOURNAL_POS_TEXT];
 	int r = 0;
 
-	for (unsigned i = 0; r == 0 && i < c->n_dead; i++) {
-		r = catalog_delete_file(v->cat, c->dead[i]);
+	for (unsigned i = 0; r == 0 && i < c->dead.n; i++) {
+		r = catalog_delete_file(v->cat, c->dead.ids[i]);
 		if (r == -ENOENT)
 			r = 0;
 	}
@@ -162,25 +159,23 @@ static int finish(struct volume *v, struct checkpointing *c, int r)
 	if (r < 0 || keep)
 		return r;
 	commit_lead(v);
-	if (c->n_dead) {
-		v->n_dead_ids -= c->n_dead;
-		memmove(v->dead_ids, v->dead_ids + c->n_dead,
-			v->n_dead_ids * sizeof(*v->dead_ids));
-	}
+	pthread_mutex_lock(&v->lists_lock);
+	id_set_subtract(&v->dead_ids, &c->dead);
+	pthread_mutex_unlock(&v->lists_lock);
 	if (!journal_pos_none(&c->pos))
 		journal_checkpointed(v->journal, &c->pos);
 	commit_unlead(v);
 	return 0;
 }
 
-static uint64_t *copy_dead_locked(struct volume *v, unsigned *ret_n)
+/* As leader: nobody changes it. */
+static int copy_dead(const struct volume *v, struct id_set *ret_dead)
 {
-	uint64_t *p = v->n_dead_ids ? malloc(v->n_dead_ids * sizeof(*p)) : NULL;
+	int r = id_set_reserve(ret_dead, v->dead_ids.n);
 
-	*ret_n = p ? v->n_dead_ids : 0;
-	if (p)
-		memcpy(p, v->dead_ids, *ret_n * sizeof(*p));
-	return p;
+	for (unsigned i = 0; r == 0 && i < v->dead_ids.n; i++)
+		id_set_append(ret_dead, v->dead_ids.ids[i]);
+	return r;
 }
 
 static int run(struct volume *v)
@@ -198,9 +193,8 @@ static int run(struct volume *v)
 		r = -ENOMEM;
 	for (; r == 0 && c.n < g.n; c.n++)
 		snapshot_take(&c.s[c.n], g.files[c.n], false);
-	uint64_t *dead = copy_dead_locked(v, &c.n_dead);
-
-	c.dead = dead;
+	if (r == 0)
+		r = copy_dead(v, &c.dead);
 	journal_position(v->journal, &c.pos);
 	commit_unlead(v);
 	/* The rows of unlinked files may be in the journal only, and are in no snapshot any more:
@@ -222,7 +216,7 @@ static int run(struct volume *v)
 		tfile_put(g.files[i]);
 	free(g.files);
 	free(c.s);
-	free(dead);
+	id_set_release(&c.dead);
 	return r;
 }
 

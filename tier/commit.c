@@ -143,7 +143,7 @@ int commit_init(struct volume *v)
 void commit_release(struct volume *v)
 {
 	free(v->commit_wanted);
-	free(v->dead_ids);
+	id_set_release(&v->dead_ids);
 	journal_close(v->journal);
 	pthread_cond_destroy(&v->commit_cond);
 	pthread_mutex_destroy(&v->commit_mutex);
@@ -269,17 +269,15 @@ static int remember_dead(struct volume *v, const struct grave *graves)
 
 	for (const struct grave *g = graves; g; g = g->next)
 		n += g->row;
-	if (n == 0)
-		return 0;
-	uint64_t *p = reallocarray(v->dead_ids, v->n_dead_ids + n, sizeof(*p));
+	pthread_mutex_lock(&v->lists_lock);
+	int r = id_set_reserve(&v->dead_ids, n);
 
-	if (!p)
-		return -ENOMEM;
-	v->dead_ids = p;
-	for (const struct grave *g = graves; g; g = g->next)
+	for (const struct grave *g = graves; r == 0 && g; g = g->next)
 		if (g->row)
-			p[v->n_dead_ids++] = g->id;
-	return 0;
+			id_set_append(&v->dead_ids, g->id);
+	id_set_sort(&v->dead_ids);
+	pthread_mutex_unlock(&v->lists_lock);
+	return r;
 }
 
 static int append_deletes(struct volume *v, const struct grave *graves)

@@ -380,6 +380,7 @@ static void put_back(struct volume *v, struct grave *list)
 	pthread_mutex_lock(&v->lists_lock);
 	last->next = v->graves;
 	v->graves = list;
+	v->burying = NULL;
 	pthread_mutex_unlock(&v->lists_lock);
 }
 
@@ -401,6 +402,7 @@ int bury_step(struct volume *v)
 	struct grave *list = v->graves;
 
 	v->graves = NULL;
+	v->burying = list;
 	pthread_mutex_unlock(&v->lists_lock);
 	if (!list)
 		return 0;
@@ -412,6 +414,10 @@ int bury_step(struct volume *v)
 		put_back(v, list);
 		return r;
 	}
+	/* Known from dead_ids from here on. */
+	pthread_mutex_lock(&v->lists_lock);
+	v->burying = NULL;
+	pthread_mutex_unlock(&v->lists_lock);
 	while (list) {
 		struct grave *g = list;
 

@@ -23,6 +23,7 @@
 #include "db/base.h"
 #include "db/catalog.h"
 #include "tier/ghost.h"
+#include "tier/idset.h"
 #include "tier/journal.h"
 #include "tier/map.h"
 #include "tier/policy.h"
@@ -194,6 +195,10 @@ struct volume {
 	struct promote_entry *promote_queue; /* ring of PROMOTE_QUEUE_MAX */
 	unsigned promote_head, promote_count;
 	struct grave *graves;
+	struct grave *burying; /* bury_step() is at these; borrowed */
+	/* Rows to delete with the next checkpoint: the catalog has them still, their objects are
+	 * gone. Changed by the leader only. */
+	struct id_set dead_ids;
 	uint64_t grave_blocks;
 	struct src_key *pinned_dirs; /* owned array */
 	unsigned n_pinned_dirs;
@@ -202,8 +207,6 @@ struct volume {
 	pthread_mutex_t catalog_mutex; /* one transaction; outermost of the commit locks */
 	struct journal *journal;       /* used by the leader only */
 	struct journal *old_journal;   /* during mount: the one to replay */
-	uint64_t *dead_ids;	       /* owned; rows to delete with the next checkpoint */
-	unsigned n_dead_ids;
 
 	pthread_mutex_t commit_mutex;
 	pthread_cond_t commit_cond;

@@ -224,13 +224,20 @@ static struct tfile *publish(struct volume *v, struct tfile *fresh)
 	return f;
 }
 
-static bool is_grave(struct volume *v, uint64_t id)
+static bool listed(const struct grave *g, uint64_t id)
 {
-	bool found = false;
+	while (g && g->id != id)
+		g = g->next;
+	return g;
+}
 
+/* The row of a file that is gone, which the catalog has until the next checkpoint. */
+static bool is_dead(struct volume *v, uint64_t id)
+{
 	pthread_mutex_lock(&v->lists_lock);
-	for (struct grave *g = v->graves; g && !found; g = g->next)
-		found = g->id == id;
+	bool found = id_set_has(&v->dead_ids, id) || listed(v->graves, id) ||
+		     listed(v->burying, id);
+
 	pthread_mutex_unlock(&v->lists_lock);
 	return found;
 }
@@ -248,7 +255,7 @@ struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row)
 	src_key_of_row(row, &key);
 	struct tfile *f = tfile_peek(v, &key);
 
-	if (f || is_grave(v, row->id))
+	if (f || is_dead(v, row->id))
 		return f;
 	f = tfile_new(v, &key);
 	if (!f)

@@ -185,6 +185,8 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	uint64_t clean = 1, first = 1, max = 0, gone = GONE_NONE;
 	int r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
 
+	if (r == -ENOSPC && room_give_reserve(v))
+		r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
 	if (r == 0)
 		r = meta_number(v, "clean", &clean);
 	if (r == 0)

@@ -121,7 +121,11 @@ static void push(struct fs *fs, struct notice what)
 	if (!n)
 		return;
 	pthread_mutex_lock(&n->lock);
-	if (n->n < QUEUE_MAX) {
+	const struct notice *last = &n->queue[(n->first + n->n + QUEUE_MAX - 1) % QUEUE_MAX];
+
+	if (n->n > 0 && last->nodeid == what.nodeid && last->pages == what.pages) {
+		/* will be said */
+	} else if (n->n < QUEUE_MAX) {
 		n->queue[(n->first + n->n++) % QUEUE_MAX] = what;
 		pthread_cond_signal(&n->changed);
 	} else {
@@ -136,7 +140,7 @@ void notify_pages(struct fs *fs, struct inode *i)
 	push(fs, (struct notice){ .nodeid = i->nodeid, .pages = true });
 }
 
-void notify_attributes(struct fs *fs, struct inode *i)
+void notify_attributes(struct fs *fs, uint64_t nodeid)
 {
-	push(fs, (struct notice){ .nodeid = i->nodeid });
+	push(fs, (struct notice){ .nodeid = nodeid });
 }

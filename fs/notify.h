@@ -25,7 +25,7 @@ void notifier_stop(struct notifier *n);
 
 /* Pages of this file are stale. Never blocks. */
 void notify_pages(struct fs *fs, struct inode *i);
-/* Attributes (mode bits) are stale before their time. Never blocks. */
-void notify_attributes(struct fs *fs, struct inode *i);
+/* Attributes of a node are stale before their time. Never blocks; the node may be gone. */
+void notify_attributes(struct fs *fs, uint64_t nodeid);
 
 #endif

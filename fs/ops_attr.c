@@ -164,7 +164,7 @@ static int clear_privs_of_fd(fuse_req_t req, struct inode *i, struct tfile *f, i
 		r = drop_privs(path, st.st_mode, drop, caps);
 		tfile_change_end(f);
 		attr_unsynced(i, f);
-		notify_attributes(fs, i);
+		notify_attributes(fs, i->nodeid);
 		if (r == -EPERM && !fs->privileged)
 			return 0; /* not our file: nothing we could do about it */
 	}

@@ -6,6 +6,7 @@
 #include "db/base.h"
 #include "fs/creds.h"
 #include "fs/log.h"
+#include "fs/notify.h"
 #include "fs/ops.h"
 
 /* One COPY_FILE_RANGE request copies so much at most; the caller goes on from there. */
@@ -404,12 +405,16 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	ssize_t n = do_write(req, open_file_of(fi->fh), buf, size, off, fi->writepage);
+	struct fs *fs = fs_of(req);
+	bool mapped = fi->writepage;
 
-	(void)ino;
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
 	else
 		fuse_reply_write(req, (size_t)n);
+	/* For these the kernel does not see that the answer to a getattr beside it is outdated. */
+	if (mapped && n > 0)
+		notify_attributes(fs, ino);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

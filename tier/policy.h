@@ -30,8 +30,8 @@ struct policy_write {
 };
 /*
  * Note a read; returns the bytes of the run that it continues or begins. Readahead is several
- * requests at once, which come in any order: whatever lies near the end of the run is part of it,
- * and only new ground counts, so that random reads in a small range are no run. Any number of threads;
+ * requests at once, which come in any order: whatever lies near the end of the run is part of
+ * it, and only new ground counts, so that random reads in a small range are no run. Any thread;
  * a lost update only makes a run look shorter.
  */
 uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len);

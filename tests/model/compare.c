@@ -138,6 +138,16 @@ static void compare_mtime(struct world *w, struct node *n, const struct stat *st
 		now[MNT] = late_mtime(w, n);
 		moved = !time_equal(now[MNT], n->mtime[MNT]);
 	}
+	/* The time of an earlier step of the same tick may hide that this one's is late. */
+	if (ref_moved && !moved && w->mmap_store)
+		n->late_to = w->op_end;
+	else if (!w->still && ref_moved)
+		n->late_to = (struct timespec){ 0 };
+	if (moved && !ref_moved && !time_before(n->late_to, now[MNT])) {
+		n->late_to = (struct timespec){ 0 };
+		w->late_mtimes++;
+		goto out;
+	}
 	if (moved && w->still)
 		fail_mtime(w, n, now, "moved, though nothing was changed");
 	if ((n == w->loose[0] || n == w->loose[1]) && (!moved || in_window(w, now[MNT])))

@@ -3,8 +3,8 @@
  * What may be found after kill -9 of the daemon. Each file has the content of its last fsync (the
  * image) and the list of what was written since (versions). A byte may be that of the image or of
  * any later version; an O_SYNC write or msync narrows its range to itself. The size is one that the
- * file had since the fsync, or lies between two pieces of one large write, which the kernel splits
- * (multiples of --piece).
+ * file had since the fsync, or lies between two pieces of one write, which the kernel splits: at
+ * multiples of --piece, or at any page where it has to fault in the caller's buffer.
  *
  * Zeros count as a version only where the file could be read as zeros at some time: a file that
  * comes back longer than its durable content, with zeros where data was written, is an error
@@ -233,12 +233,10 @@ void durable_zeroed(struct world *w, struct node *n, off_t off, off_t len, off_t
 
 static bool size_in_step(const struct size_step *s, off_t size, off_t piece)
 {
-	off_t page = s->base / PAGE * PAGE;
-
 	if (size == s->lo || size == s->hi)
 		return true;
 	return s->base >= 0 && size > s->lo && size < s->hi &&
-	       ((size - s->base) % piece == 0 || (size - page) % piece == 0);
+	       ((size - s->base) % piece == 0 || size % PAGE == 0);
 }
 
 static void verify_size(struct world *w, struct node *n, off_t size)

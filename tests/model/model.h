@@ -86,6 +86,7 @@ struct node {
 	ino_t ino[NSIDES];	       /* as first seen; the mount's must never change */
 	struct timespec mtime[NSIDES]; /* as last seen */
 	off_t size;		       /* of the reference, as last seen */
+	struct timespec late_to;       /* a move up to here may still show up: see mmap_store */
 	bool lazy_mtime;	       /* stores without msync: the kernel may move mtime later */
 	bool mtime_durable;	       /* must survive kill -9 unchanged */
 	struct durable *durable;       /* owned; NULL unless --kills and a file */

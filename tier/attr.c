@@ -218,16 +218,29 @@ int src_change_begin(struct tfile *f)
 	return 0;
 }
 
-void src_change_end(struct tfile *f)
+static void end_change(struct tfile *f, bool fsync_wants_it)
 {
 	pthread_mutex_lock(&f->lock);
 	f->src_inflight--;
 	f->src_seq++;
 	f->stamp_stale = true;
 	f->src_wseq++;
+	if (fsync_wants_it)
+		f->src_fsync_wseq = f->src_wseq;
 	pthread_mutex_unlock(&f->lock);
 	if (has_copies(f))
 		look_at_src(f);
+}
+
+void src_change_end(struct tfile *f)
+{
+	end_change(f, true);
+}
+
+/* What is being written back stays dirty in the durable state until SRC was synced. */
+void src_writeback_end(struct tfile *f)
+{
+	end_change(f, false);
 }
 
 int src_settle(struct tfile *f)

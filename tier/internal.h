@@ -107,6 +107,7 @@ struct tfile {
 	 * object. Counters, not flags: a second fsync must not return before the first one's
 	 * sync has. */
 	uint64_t src_wseq, src_sseq;
+	uint64_t src_fsync_wseq; /* the last of them that fsync must make durable in SRC */
 	uint64_t obj_wseq, obj_sseq;
 	bool conflict, pinned, dead, pin_ranges;
 	bool dead_counted;
@@ -344,8 +345,11 @@ int redo_cut(struct tfile *f);
 int settle_cut(struct tfile *f, bool have_src); /* takes both, or the ranges only */
 int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto);
 int sync_src_data(struct tfile *f);
-int sync_src(struct tfile *f); /* all that is unsynced there */
+int sync_src(struct tfile *f); /* what fsync promises of it */
+int sync_src_all(struct tfile *f); /* what write-back has under way too */
 void src_change_end(struct tfile *f);
+/* The same for a change that the durable state covers until SRC is synced: fsync need not. */
+void src_writeback_end(struct tfile *f);
 
 /* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */
 int writeback_step(struct volume *v, int64_t now_ns);

@@ -24,8 +24,7 @@ void map_release(struct map *m)
 	map_init(m);
 }
 
-/* Position of the first group with an index >= `index`. */
-static unsigned lower_bound(const struct map *m, uint64_t index)
+unsigned map_index(const struct map *m, uint64_t index)
 {
 	unsigned lo = 0, hi = m->n_groups;
 
@@ -42,7 +41,7 @@ static unsigned lower_bound(const struct map *m, uint64_t index)
 
 struct map_group *map_next(const struct map *m, uint64_t index)
 {
-	unsigned i = lower_bound(m, index);
+	unsigned i = map_index(m, index);
 
 	return i < m->n_groups ? m->groups[i] : NULL;
 }
@@ -70,7 +69,7 @@ static int make_room(struct map *m)
 
 struct map_group *map_get(struct map *m, uint64_t index)
 {
-	unsigned i = lower_bound(m, index);
+	unsigned i = map_index(m, index);
 
 	if (i < m->n_groups && m->groups[i]->index == index)
 		return m->groups[i];
@@ -81,6 +80,7 @@ struct map_group *map_get(struct map *m, uint64_t index)
 	if (!g)
 		return NULL;
 	g->index = index;
+	m->prunable = true; /* what it is made for may fail */
 	memmove(&m->groups[i + 1], &m->groups[i], (m->n_groups - i) * sizeof(*m->groups));
 	m->groups[i] = g;
 	m->n_groups++;
@@ -115,11 +115,16 @@ void map_prune(struct map *m)
 {
 	unsigned kept = 0;
 
+	if (!m->prunable)
+		return;
+	m->prunable = false;
 	for (unsigned i = 0; i < m->n_groups; i++) {
-		if (group_idle(m->groups[i]))
+		if (group_idle(m->groups[i])) {
 			free(m->groups[i]);
-		else
-			m->groups[kept++] = m->groups[i];
+			continue;
+		}
+		m->prunable |= map_group_empty(m->groups[i]);
+		m->groups[kept++] = m->groups[i];
 	}
 	m->n_groups = kept;
 }
@@ -193,15 +198,17 @@ struct map_run map_run_at(const struct map *m, uint64_t start, uint64_t end)
 	return run;
 }
 
-/* `bitmap`: offset of the bitmap in the group. */
-static uint64_t next_set(const struct map *m, uint64_t off, size_t bitmap)
+/* `bitmap`: offset of the bitmap in the group; `last`: the last group that may have a bit. */
+static uint64_t next_set(const struct map *m, uint64_t off, size_t bitmap, uint64_t last)
 {
 	uint64_t index = off / GROUP_BYTES;
 	unsigned from = (off % GROUP_BYTES) / BLOCK_BYTES;
 
-	for (unsigned i = lower_bound(m, index); i < m->n_groups; i++) {
+	for (unsigned i = map_index(m, index); i < m->n_groups; i++) {
 		const struct map_group *g = m->groups[i];
 
+		if (g->index > last)
+			break;
 		if (g->index != index)
 			from = 0;
 		for (unsigned w = from / 64; w < BITMAP_WORDS; w++) {
@@ -221,17 +228,31 @@ static uint64_t next_set(const struct map *m, uint64_t off, size_t bitmap)
 
 uint64_t map_next_present(const struct map *m, uint64_t off)
 {
-	return next_set(m, off, offsetof(struct map_group, present));
+	return next_set(m, off, offsetof(struct map_group, present), MAP_END);
 }
 
 uint64_t map_next_dirty(const struct map *m, uint64_t off)
 {
-	return next_set(m, off, offsetof(struct map_group, dirty));
+	return next_set(m, off, offsetof(struct map_group, dirty), MAP_END);
 }
 
 void map_group_changed(struct map *m, struct map_group *g)
 {
 	g->seq = ++m->clock;
+	m->changed_lo = min_u64(m->changed_lo, g->index);
+	m->changed_hi = max_u64(m->changed_hi, g->index);
+}
+
+void map_changes_taken(struct map *m)
+{
+	m->changed_lo = UINT64_MAX;
+	m->changed_hi = 0;
+}
+
+void map_all_changed(struct map *m)
+{
+	m->changed_lo = 0;
+	m->changed_hi = UINT64_MAX;
 }
 
 static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t mask,
@@ -248,7 +269,7 @@ static void set_word(struct map *m, struct map_group *g, unsigned w, uint64_t ma
 		m->unsynced_blocks -= (uint64_t)__builtin_popcountll(g->unsynced[w] & mask);
 		g->unsynced[w] &= ~mask;
 		if (old_present & mask) {
-			g->removal = true;
+			g->removal = m->prunable = true;
 			g->sum_valid &= ~extent;
 			g->touched |= extent;
 		}
@@ -306,7 +327,7 @@ int map_set(struct map *m, uint64_t start, uint64_t end, enum block_state state)
 		for (uint64_t i = start / GROUP_BYTES; i <= last; i++)
 			if (!map_get(m, i))
 				return -ENOMEM;
-	for (unsigned i = lower_bound(m, start / GROUP_BYTES); i < m->n_groups; i++) {
+	for (unsigned i = map_index(m, start / GROUP_BYTES); i < m->n_groups; i++) {
 		struct map_group *g = m->groups[i];
 		uint64_t base = g->index * GROUP_BYTES;
 
@@ -395,6 +416,10 @@ void map_group_store(const struct map_group *g, struct cat_group *ret_row)
 
 static void unsynced_in_group(struct map *m, struct map_group *g, unsigned from, unsigned to)
 {
+	bool first = m->unsynced_blocks == 0;
+
+	m->unsynced_lo = first ? g->index : min_u64(m->unsynced_lo, g->index);
+	m->unsynced_hi = first ? g->index : max_u64(m->unsynced_hi, g->index);
 	for (unsigned w = from / 64; w <= (to - 1) / 64; w++) {
 		unsigned lo = w == from / 64 ? from % 64 : 0;
 		unsigned hi = w == (to - 1) / 64 ? (to - 1) % 64 + 1 : 64;
@@ -421,15 +446,19 @@ void map_set_unsynced(struct map *m, uint64_t start, uint64_t end)
 
 void map_clear_unsynced(struct map *m)
 {
-	for (unsigned i = 0; m->unsynced_blocks && i < m->n_groups; i++)
-		memset(m->groups[i]->unsynced, 0, sizeof(m->groups[i]->unsynced));
+	if (m->unsynced_blocks)
+		for (unsigned i = map_index(m, m->unsynced_lo);
+		     i < m->n_groups && m->groups[i]->index <= m->unsynced_hi; i++)
+			memset(m->groups[i]->unsynced, 0, sizeof(m->groups[i]->unsynced));
 	m->unsynced_blocks = 0;
 }
 
 uint64_t map_next_unsynced(const struct map *m, uint64_t off)
 {
-	return m->unsynced_blocks ? next_set(m, off, offsetof(struct map_group, unsynced))
-				  : MAP_END;
+	if (!m->unsynced_blocks)
+		return MAP_END;
+	return next_set(m, max_u64(off, m->unsynced_lo * GROUP_BYTES),
+			offsetof(struct map_group, unsynced), m->unsynced_hi);
 }
 
 int map_load(struct map *m, const struct cat_group *row)

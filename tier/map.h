@@ -57,6 +57,10 @@ struct map {
 	unsigned n_groups, cap;
 	uint64_t present_blocks, dirty_blocks;
 	uint64_t unsynced_blocks;
+	uint64_t unsynced_lo, unsynced_hi; /* group indexes: none is outside; valid while > 0 */
+	/* Group indexes: what differs from what is committed is in there. */
+	uint64_t changed_lo, changed_hi;
+	bool prunable; /* some group may be empty */
 	uint64_t clock;	  /* of the groups' seq: a group that is freed and made again must not be
 			   * taken for its former self by a commit that is still under way */
 	uint64_t changes; /* bumped whenever a block's state changes */
@@ -71,6 +75,8 @@ void map_init(struct map *m);
 void map_release(struct map *m);
 /* NULL when there is none. */
 struct map_group *map_find(const struct map *m, uint64_t index);
+/* Position in `groups` of the first one with an index >= `index`. */
+unsigned map_index(const struct map *m, uint64_t index);
 /* The group at or after `index`, NULL at the end. */
 struct map_group *map_next(const struct map *m, uint64_t index);
 /* Find or make; NULL only without memory. */
@@ -102,6 +108,9 @@ void map_begin_write(struct map *m, uint64_t start, uint64_t end);
 bool map_has_intent(const struct map *m);
 
 void map_group_changed(struct map *m, struct map_group *g);
+/* The groups from changed_lo to changed_hi have been looked at; resp. all must be again. */
+void map_changes_taken(struct map *m);
+void map_all_changed(struct map *m);
 void map_group_store(const struct map_group *g, struct cat_group *ret_row);
 bool map_group_empty(const struct map_group *g); /* nothing in it that a row would say */
 /* Blocks just written: present, and not durable yet. */

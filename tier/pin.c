@@ -28,6 +28,7 @@ static int mark_extents_locked(struct tfile *f, uint64_t off, uint64_t end, bool
 		if (!g)
 			continue;
 		g->pinned = pin ? g->pinned | bit : g->pinned & ~bit;
+		f->map.prunable = true;
 		map_group_changed(&f->map, g);
 	}
 	return 0;

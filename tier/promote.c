@@ -216,7 +216,7 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	if (r == 0)
 		r = tfile_refresh(f);
 	if (r == 0)
-		r = sync_src(f);
+		r = sync_src_all(f);
 	if (r < 0)
 		return r;
 	uint64_t token = tfile_stat_begin(f), size = tfile_size(f);

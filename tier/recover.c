@@ -170,6 +170,7 @@ static void drop_intents_locked(struct tfile *f)
 
 		if (g->intent) {
 			g->intent = g->intent_durable = false;
+			f->map.prunable = true;
 			map_group_changed(&f->map, g);
 		}
 	}

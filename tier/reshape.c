@@ -389,11 +389,11 @@ off_t tfile_seek(struct tfile *f, off_t off, int whence)
 
 /* ---- fsync -------------------------------------------------------------------------------- */
 /* Names and attributes too: fdatasync makes a new name durable only where SRC says so. */
-int sync_src(struct tfile *f)
+static int sync_src_upto(struct tfile *f, bool all)
 {
 	pthread_mutex_lock(&f->lock);
-	uint64_t upto = f->src_wseq;
-	bool needed = upto != f->src_sseq || f->src_unknown;
+	uint64_t upto = f->src_wseq, wanted = all ? upto : f->src_fsync_wseq;
+	bool needed = wanted > f->src_sseq || f->src_unknown;
 
 	pthread_mutex_unlock(&f->lock);
 	if (!needed)
@@ -409,6 +409,16 @@ int sync_src(struct tfile *f)
 	f->src_unknown = false;
 	pthread_mutex_unlock(&f->lock);
 	return 0;
+}
+
+int sync_src(struct tfile *f)
+{
+	return sync_src_upto(f, false);
+}
+
+int sync_src_all(struct tfile *f)
+{
+	return sync_src_upto(f, true);
 }
 
 void tfile_sync_error(struct tfile *f, int r)

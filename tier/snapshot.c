@@ -62,6 +62,7 @@ static void settle_intent_locked(struct tfile *f, struct map_group *g)
 		if (g->dirty[w])
 			return;
 	g->intent = g->intent_durable = false;
+	f->map.prunable = true;
 	map_group_changed(&f->map, g);
 }
 
@@ -72,23 +73,35 @@ static bool group_wanted(const struct map_group *g, bool journal)
 	return g->seq != stored && !(stored == 0 && map_group_empty(g) && !g->removal);
 }
 
-static int copy_groups_locked(struct snapshot *s, bool journal)
+/* For the journal only what changed since the last copy is looked at: a database with hundreds of
+ * GiB on the SSD has tens of thousands of groups. */
+static unsigned count_wanted_locked(const struct snapshot *s, bool journal)
 {
 	struct map *m = &s->f->map;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < m->n_groups; i++) {
+	for (unsigned i = map_index(m, journal ? m->changed_lo : 0); i < m->n_groups; i++) {
+		if (journal && m->groups[i]->index > m->changed_hi)
+			break;
 		if (!journal)
 			settle_intent_locked(s->f, m->groups[i]);
 		n += group_wanted(m->groups[i], journal);
 	}
-	if (n == 0)
-		return 0;
-	s->groups = malloc(n * sizeof(*s->groups));
-	s->group_seqs = malloc(n * sizeof(*s->group_seqs));
-	if (!s->groups || !s->group_seqs)
-		return -ENOMEM;
-	for (unsigned i = 0; i < m->n_groups; i++) {
+	return n;
+}
+
+static int copy_groups_locked(struct snapshot *s, bool journal)
+{
+	struct map *m = &s->f->map;
+	unsigned n = count_wanted_locked(s, journal);
+
+	if (n) {
+		s->groups = malloc(n * sizeof(*s->groups));
+		s->group_seqs = malloc(n * sizeof(*s->group_seqs));
+		if (!s->groups || !s->group_seqs)
+			return -ENOMEM;
+	}
+	for (unsigned i = map_index(m, journal ? m->changed_lo : 0); s->n_groups < n; i++) {
 		struct map_group *g = m->groups[i];
 
 		if (!group_wanted(g, journal))
@@ -96,6 +109,8 @@ static int copy_groups_locked(struct snapshot *s, bool journal)
 		map_group_store(g, &s->groups[s->n_groups]);
 		s->group_seqs[s->n_groups++] = g->seq;
 	}
+	if (journal)
+		map_changes_taken(m);
 	return 0;
 }
 
@@ -260,6 +275,7 @@ static void note_deleted_locked(const struct snapshot *s, bool journal, bool new
 
 		if (newest) {
 			g->committed_seq = 0;
+			map_all_changed(&f->map);
 			g->removal = g->intent_durable = false;
 		}
 		if (!journal)
@@ -302,6 +318,7 @@ static void note_failed_locked(struct snapshot *s, bool journal)
 	struct tfile *f = s->f;
 
 	f->sync_wanted += s->n_data || s->sync;
+	map_all_changed(&f->map);
 	if (f->dead)
 		return;
 	file_list_add(f->v, &f->v->changed, f, volume_now(f->v));

@@ -549,7 +549,7 @@ uint64_t tfile_size(struct tfile *f)
 void tfile_src_unsynced(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
-	f->src_wseq++;
+	f->src_fsync_wseq = ++f->src_wseq;
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -335,7 +335,7 @@ static int run_pass(struct pass *p, uint64_t budget)
 		finish_pass(p, mtime_seq);
 	else
 		abandon_pass(p);
-	src_change_end(f);
+	src_writeback_end(f);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0 && f->src_sseq + 1 == f->src_wseq && !tfile_dirty_locked(f))
 		f->src_sseq = f->src_wseq;

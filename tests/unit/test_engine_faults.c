@@ -88,6 +88,33 @@ static void fsync_after_unload_syncs_src(void)
 	end();
 }
 
+/* What write-back has under way is dirty in the durable state until SRC was synced: a database that
+ * rewrites its file and syncs does not wait for the slow disk (issue of a pass that takes the file
+ * in pieces: SRC is changed, and not everything is clean). */
+static void fsync_during_writeback_leaves_src_alone(void)
+{
+	uint64_t next = 0, bytes;
+
+	begin(2u << 20);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		src_ino = ino_of(tfile_src_fd(f));
+		write_at(f, 'B', 0, 2u << 20);
+		CHECK_EQ(tfile_fsync(f, false), 0);
+		CHECK_EQ(tfile_flush_step(f, 256u << 10, false, &next, &bytes), 0);
+		CHECK(dirty_bytes() > 0 && dirty_bytes() < 2u << 20);
+		unsigned before = atomic_load(&syncs_of_src);
+
+		write_at(f, 'C', 0, 4096);
+		CHECK_EQ(tfile_fsync(f, true), 0);
+		CHECK_EQ(atomic_load(&syncs_of_src), before);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 /* The kernel reports a failed sync once; the second sync returns 0 and the data is gone. */
 static void background_sync_error_reaches_fsync(void)
 {
@@ -568,6 +595,7 @@ static void cut_syncs_src_before_its_mark_goes(void)
 UNIT_MAIN({ "second_open_knows_the_size", second_open_knows_the_size },
 	  { "open_during_chmod_knows_the_size", open_during_chmod_knows_the_size },
 	  { "fsync_after_unload_syncs_src", fsync_after_unload_syncs_src },
+	  { "fsync_during_writeback_leaves_src_alone", fsync_during_writeback_leaves_src_alone },
 	  { "background_sync_error_reaches_fsync", background_sync_error_reaches_fsync },
 	  { "writeback_sync_error_reaches_fsync", writeback_sync_error_reaches_fsync },
 	  { "read_error_is_no_short_read", read_error_is_no_short_read },

@@ -135,7 +135,9 @@ int commit_init(struct volume *v)
 {
 	pthread_mutex_init(&v->catalog_mutex, NULL);
 	pthread_mutex_init(&v->commit_mutex, NULL);
-	pthread_cond_init(&v->commit_cond, NULL);
+	pthread_cond_init(&v->commit_done[0], NULL);
+	pthread_cond_init(&v->commit_done[1], NULL);
+	pthread_cond_init(&v->commit_idle, NULL);
 	v->commit_next_gen = 1;
 	return 0;
 }
@@ -145,7 +147,9 @@ void commit_release(struct volume *v)
 	free(v->commit_wanted);
 	id_set_release(&v->dead_ids);
 	journal_close(v->journal);
-	pthread_cond_destroy(&v->commit_cond);
+	pthread_cond_destroy(&v->commit_idle);
+	pthread_cond_destroy(&v->commit_done[1]);
+	pthread_cond_destroy(&v->commit_done[0]);
 	pthread_mutex_destroy(&v->commit_mutex);
 	pthread_mutex_destroy(&v->catalog_mutex);
 }
@@ -169,11 +173,25 @@ static int queue_locked(struct volume *v, struct tfile *f)
 	return 0;
 }
 
+/* Nobody leads now: one of those who wait for the next batch shall, or who wants to be alone. A
+ * batch on its way through the catalog may have the same number, as far as waiting goes. */
+static void give_up_lead_locked(struct volume *v)
+{
+	pthread_cond_t *next = &v->commit_done[v->commit_next_gen & 1];
+
+	v->committing = false;
+	if (v->commit_detached)
+		pthread_cond_broadcast(next);
+	else
+		pthread_cond_signal(next);
+	pthread_cond_signal(&v->commit_idle);
+}
+
 void commit_lead(struct volume *v)
 {
 	pthread_mutex_lock(&v->commit_mutex);
 	while (v->committing)
-		pthread_cond_wait(&v->commit_cond, &v->commit_mutex);
+		pthread_cond_wait(&v->commit_idle, &v->commit_mutex);
 	v->committing = true;
 	pthread_mutex_unlock(&v->commit_mutex);
 }
@@ -181,8 +199,7 @@ void commit_lead(struct volume *v)
 void commit_unlead(struct volume *v)
 {
 	pthread_mutex_lock(&v->commit_mutex);
-	v->committing = false;
-	pthread_cond_broadcast(&v->commit_cond);
+	give_up_lead_locked(v);
 	pthread_mutex_unlock(&v->commit_mutex);
 }
 
@@ -200,21 +217,24 @@ static void lead_locked(struct volume *v)
 	pthread_mutex_unlock(&v->commit_mutex);
 	int r = commit_to_journal(v, files, n, gen);
 
+	pthread_mutex_lock(&v->commit_mutex);
 	if (r < 0) {
 		/* No room: through the catalog, which takes all that is changed, these too. The
 		 * lead is given up meanwhile, as the checkpoint takes it itself. */
-		commit_unlead(v);
+		v->commit_detached++;
+		give_up_lead_locked(v);
+		pthread_mutex_unlock(&v->commit_mutex);
 		r = checkpoint(v);
 		if (r < 0)
 			volume_error(v, NULL, r, "cannot make changes durable");
 		set_results(files, n, gen, r);
 		pthread_mutex_lock(&v->commit_mutex);
+		v->commit_detached--;
 	} else {
-		pthread_mutex_lock(&v->commit_mutex);
-		v->committing = false;
+		give_up_lead_locked(v);
 	}
 	v->commit_done_gen = max_u64(v->commit_done_gen, gen);
-	pthread_cond_broadcast(&v->commit_cond);
+	pthread_cond_broadcast(&v->commit_done[gen & 1]);
 	pthread_mutex_unlock(&v->commit_mutex);
 	for (unsigned i = 0; i < n; i++)
 		tfile_put(files[i]);
@@ -244,7 +264,7 @@ int commit_files(struct volume *v, struct tfile **files, unsigned n)
 		r = queue_locked(v, files[i]);
 	while (r == 0 && !done_locked(v, gen, files, n)) {
 		if (v->committing || v->commit_next_gen > gen)
-			pthread_cond_wait(&v->commit_cond, &v->commit_mutex);
+			pthread_cond_wait(&v->commit_done[gen & 1], &v->commit_mutex);
 		else
 			lead_locked(v);
 	}

@@ -210,8 +210,11 @@ struct volume {
 	struct journal *old_journal;   /* during mount: the one to replay */
 
 	pthread_mutex_t commit_mutex;
-	pthread_cond_t commit_cond;
+	/* Who waits for batch n waits at commit_done[n & 1], so that the end of one does not wake
+	 * those who wait for the next; commit_idle is for those who want the lead for themselves. */
+	pthread_cond_t commit_done[2], commit_idle;
 	bool committing;
+	unsigned commit_detached; /* batches on their way through the catalog */
 	uint64_t commit_next_gen, commit_done_gen;
 	struct tfile **commit_wanted; /* references */
 	unsigned commit_wanted_n, commit_wanted_cap;

@@ -35,7 +35,7 @@
 
 #include "db/catalog.h"
 
-#define JOURNAL_BYTES_MAX (64ull << 20)
+#define JOURNAL_BYTES_MAX (128ull << 20)
 #define JOURNAL_BYTES_MIN (1ull << 20)
 #define JOURNAL_FRAME_MAX (256u << 10) /* payload */
 

@@ -211,7 +211,7 @@ struct volume {
 
 	pthread_mutex_t commit_mutex;
 	/* Who waits for batch n waits at commit_done[n & 1], so that the end of one does not wake
-	 * those who wait for the next; commit_idle is for those who want the lead for themselves. */
+	 * those who wait for the next; commit_idle is for those who want the lead alone. */
 	pthread_cond_t commit_done[2], commit_idle;
 	bool committing;
 	unsigned commit_detached; /* batches on their way through the catalog */

@@ -388,6 +388,13 @@ off_t tfile_seek(struct tfile *f, off_t off, int whence)
 }
 
 /* ---- fsync -------------------------------------------------------------------------------- */
+void tfile_src_unsynced(struct tfile *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->src_fsync_wseq = ++f->src_wseq;
+	pthread_mutex_unlock(&f->lock);
+}
+
 /* Names and attributes too: fdatasync makes a new name durable only where SRC says so. */
 static int sync_src_upto(struct tfile *f, bool all)
 {

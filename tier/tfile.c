@@ -546,13 +546,6 @@ uint64_t tfile_size(struct tfile *f)
 	return size;
 }
 
-void tfile_src_unsynced(struct tfile *f)
-{
-	pthread_mutex_lock(&f->lock);
-	f->src_fsync_wseq = ++f->src_wseq;
-	pthread_mutex_unlock(&f->lock);
-}
-
 /* ---- the object's descriptor -------------------------------------------------------------- */
 int tfile_hold_object(struct tfile *f)
 {

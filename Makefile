@@ -8,6 +8,7 @@
 #   make O='-O0 -g3'       extra compiler options
 #   make WERROR=1          warnings are errors
 #   make VARIANT=asan ...  gcc, clang, strict (gcc -Werror), asan, tsan, cov, fuzz
+#   make SABOTAGE=I1       build/sabotage-I1/hybridfs breaks an invariant: tests/crash/sabotage.sh
 
 VERSION := 0.1.0
 
@@ -22,6 +23,17 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 # ---- what is built how ------------------------------------------------------------------------
 
+# Sabotaged programs stay where nobody takes them for the real one.
+ifneq ($(SABOTAGE),)
+ifeq ($(filter I1 I2 I3 I4 I5,$(SABOTAGE)),)
+$(error SABOTAGE is one of I1 I2 I3 I4 I5)
+endif
+ifneq ($(filter-out all,$(MAKECMDGOALS)),)
+$(error SABOTAGE= builds build/sabotage-$(SABOTAGE)/hybridfs and nothing else)
+endif
+override VARIANT := sabotage-$(SABOTAGE)
+override CPPFLAGS += -DHFS_SABOTAGE=$(SABOTAGE:I%=%)
+endif
 ifeq ($(origin CC),default)
 CC := $(if $(filter clang fuzz,$(VARIANT)),clang,gcc)
 VARIANT ?= gcc
@@ -120,7 +132,7 @@ say = $(if $(filter-out 0,$(V)),,@printf '  %-7s %s\n' $1 $2)
 
 .PHONY: all programs unit-programs test-programs FORCE
 
-all: hybridfs ## build ./hybridfs (the default)
+all: $(if $(SABOTAGE),$(program),hybridfs) ## build ./hybridfs (the default)
 
 programs: $(program) test-programs
 unit-programs: $(unit_core) $(unit_fs)
@@ -208,6 +220,9 @@ unit: ## build and run the unit tests
 
 bats: ## build and run tests/*.bats (or BATS=tests/FILE.bats)
 	@tests/run.sh bats $(BATS)
+
+sabotage: ## show that power cuts reveal each invariant that is broken on purpose
+	@tests/crash/sabotage.sh
 
 crash: all ## cut the power at CYCLES=50 random moments per workload, recover, verify
 	@tests/crash/run.sh --cycles $(or $(CYCLES),50)

@@ -35,9 +35,9 @@ static uint64_t bytes_wanted(const struct snapshot *s, unsigned n)
 static int put_data(struct journal *j, const struct snapshot *s)
 {
 	char buf[SNAPSHOT_DATA_BLOCKS * BLOCK_BYTES];
-	int r = s->n_data ? tfile_hold_object(s->f) : 0;
+	int r = s->n_data && !SABOTAGED(1) ? tfile_hold_object(s->f) : 0;
 
-	if (r < 0 || !s->n_data)
+	if (r < 0 || !s->n_data || SABOTAGED(1))
 		return r;
 
 	for (unsigned i = 0, e; r == 0 && i < s->n_data; i = e) {

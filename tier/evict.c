@@ -32,7 +32,7 @@ static int punch_range(struct tfile *f, uint64_t start, uint64_t end)
 		pthread_mutex_lock(&f->lock);
 		struct map_run run = map_run_at(&f->map, at, end);
 		const struct map_group *g = map_find(&f->map, at / GROUP_BYTES);
-		bool known = !g || !g->removal; /* the catalog knows */
+		bool known = !g || !g->removal || SABOTAGED(4); /* the catalog knows */
 
 		pthread_mutex_unlock(&f->lock);
 		run.end = min_u64(run.end, round_down_u64(at, GROUP_BYTES) + GROUP_BYTES);
@@ -54,7 +54,8 @@ static int empty_object(struct tfile *f)
 	if (!range_trylock(&f->ranges, &all, 0, RANGE_END, true))
 		return -EAGAIN;
 	pthread_mutex_lock(&f->lock);
-	bool empty = f->map.present_blocks == 0 && f->seq == f->committed_seq;
+	bool empty = f->map.present_blocks == 0 &&
+		     (f->seq == f->committed_seq || SABOTAGED(4));
 
 	pthread_mutex_unlock(&f->lock);
 	int r = !empty ? -EAGAIN : ftruncate(f->obj_fd, 0) < 0 ? neg_errno() : 0;
@@ -270,7 +271,7 @@ static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 
 static int finish_batch(struct volume *v, struct batch *b)
 {
-	int r = b->n ? commit_files(v, b->files, b->n) : 0;
+	int r = b->n && !SABOTAGED(4) ? commit_files(v, b->files, b->n) : 0;
 
 	for (unsigned i = 0; i < b->n; i++) {
 		if (r == 0)
@@ -363,7 +364,7 @@ int tfile_demote_step(struct tfile *f, uint64_t budget, bool force, uint64_t *ne
 	r = tfile_load_map(f);
 	if (r == 0)
 		r = evict_range(f, 0, UINT64_MAX, &dropped);
-	if (r == 0)
+	if (r == 0 && !SABOTAGED(4))
 		r = commit_file(f);
 	if (r == 0)
 		(void)reclaim_file(f);

@@ -28,6 +28,7 @@
 #include "tier/map.h"
 #include "tier/policy.h"
 #include "tier/rangelock.h"
+#include "tier/sabotage.h"
 #include "tier/tfile.h"
 #include "tier/volume.h"
 

@@ -266,7 +266,7 @@ static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
 	pthread_mutex_unlock(&f->lock);
 	while (r == 0 && needs) {
 		pthread_mutex_lock(&f->lock);
-		needs = map_needs_intent(&f->map, start, end);
+		needs = !SABOTAGED(2) && map_needs_intent(&f->map, start, end);
 		if (needs) {
 			map_set_intent(&f->map, start, end);
 			tfile_changed_locked(f);

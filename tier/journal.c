@@ -346,7 +346,7 @@ int journal_end(struct journal *j)
 		return j->batch_error;
 	int r = write_frame(j);
 
-	if (r == 0 && fdatasync(j->fd) < 0)
+	if (r == 0 && !SABOTAGED(5) && fdatasync(j->fd) < 0)
 		r = neg_errno();
 	return r < 0 ? fail(j, r) : 0;
 }

@@ -229,6 +229,8 @@ void snapshot_sync(struct volume *v, struct snapshot *s, unsigned n)
 {
 	unsigned want = 0;
 
+	if (SABOTAGED(1))
+		return;
 	for (unsigned i = 0; i < n; i++)
 		want += wants_sync(&s[i]);
 	bool all = want >= COMMIT_SYNCFS_FROM;

@@ -546,63 +546,6 @@ uint64_t tfile_size(struct tfile *f)
 	return size;
 }
 
-/* ---- the object's descriptor -------------------------------------------------------------- */
-int tfile_hold_object(struct tfile *f)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&f->obj_mutex);
-	if (f->obj_holds == 0 && f->id) {
-		int fd = object_open(f->v, f->id);
-
-		if (fd >= 0 || fd == -ENOENT)
-			f->obj_fd = fd >= 0 ? fd : -1;
-		else
-			r = fd;
-	}
-	if (r == 0)
-		f->obj_holds++;
-	pthread_mutex_unlock(&f->obj_mutex);
-	return r;
-}
-
-void tfile_drop_object(struct tfile *f)
-{
-	pthread_mutex_lock(&f->obj_mutex);
-	assert(f->obj_holds > 0);
-	if (--f->obj_holds == 0 && f->obj_fd >= 0) {
-		close(f->obj_fd);
-		f->obj_fd = -1;
-	}
-	pthread_mutex_unlock(&f->obj_mutex);
-}
-
-int tfile_make_object(struct tfile *f)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&f->obj_mutex);
-	assert(f->obj_holds > 0);
-	if (f->lost) {
-		r = -EIO; /* a new object would have zeros where the lost data was */
-	} else if (f->obj_fd < 0) {
-		uint64_t id = f->id ? f->id : atomic_fetch_add(&f->v->next_id, 1);
-		int fd = object_create(f->v, id, &f->key, f->path);
-
-		if (fd >= 0) {
-			pthread_mutex_lock(&f->lock);
-			f->id = id;
-			f->obj_fd = fd;
-			f->obj_new = true;
-			pthread_mutex_unlock(&f->lock);
-		} else {
-			r = fd;
-		}
-	}
-	pthread_mutex_unlock(&f->obj_mutex);
-	return r;
-}
-
 /* ---- map ---------------------------------------------------------------------------------- */
 static int load_groups(struct tfile *f, struct map *m)
 {

@@ -196,7 +196,7 @@ static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
 		return r;
 	if (set_times && futimens(f->src_fd, tv) < 0)
 		return neg_errno();
-	if ((last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0) {
+	if (!SABOTAGED(3) && (last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0) {
 		r = neg_errno();
 		tfile_sync_error(f, r);
 		return r;

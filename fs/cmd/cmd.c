@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "db/base.h"
+#include "tier/sabotage.h"
 
 #ifndef HYBRIDFS_VERSION
 #define HYBRIDFS_VERSION "unknown"
@@ -151,6 +152,9 @@ static int cmd_version(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	printf("hybridfs %s\n", HYBRIDFS_VERSION);
+	if (HFS_SABOTAGE)
+		printf("SABOTAGED: invariant I%d is broken on purpose; it loses data\n",
+		       HFS_SABOTAGE);
 	return cmd_finish(CMD_OK);
 }
 

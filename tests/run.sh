@@ -21,7 +21,8 @@
 #   CI_MODEL_SEED=1         where its random numbers start
 #   CI_STRESS_S=20          how long several processes write and check at once
 #   CI_KILL_S=60            how long the daemon is killed under load again and again
-#   HFS_VARIANT=gcc         the build that unit, bats, posix and model run
+#   CI_CRASH_S=150          how long power is cut, over all workloads
+#   HFS_VARIANT=gcc         the build that all stages from unit to crash run
 
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -33,8 +34,9 @@ CI_MODEL_SEED=${CI_MODEL_SEED:-1}
 HFS_VARIANT=${HFS_VARIANT:-gcc}
 CI_STRESS_S=${CI_STRESS_S:-20}
 CI_KILL_S=${CI_KILL_S:-60}
+CI_CRASH_S=${CI_CRASH_S:-150}
 
-stages=(gcc strict clang lint unit bats posix model kill sanitize)
+stages=(gcc strict clang lint unit bats posix model kill crash sanitize)
 
 # The sub-makes are ours: they must not inherit the jobs of the make that called us.
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -286,6 +288,15 @@ stage_kill() {
 		tests/kill/run.sh --cycles 100000 --seconds "$CI_KILL_S"
 }
 
+stage_crash() { prepare "$HFS_VARIANT" && run_crash; }
+
+# run_crash: as many power cuts as the time allows. Each wait is long: here slowness is no failure.
+run_crash() {
+	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs \
+		run "power cuts" "$((2 * CI_CRASH_S + 120))" tests/crash/run.sh \
+		--limit "$CI_CRASH_S" --seconds 3 --cycles 1000 --seed 1
+}
+
 # The tests that mount, and the unit tests, once more under the sanitizers.
 stage_sanitize() {
 	local files
@@ -302,7 +313,7 @@ stage_sanitize() {
 want=()
 for arg in "$@"; do
 	case $arg in
-	-h | --help) sed -n '4,29s/^# \{0,1\}//p' "$0"; exit 0 ;;
+	-h | --help) sed -n '4,30s/^# \{0,1\}//p' "$0"; exit 0 ;;
 	*.bats) bats_files+=("$arg") ;;
 	*)
 		declare -F "stage_$arg" >/dev/null || {

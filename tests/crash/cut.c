@@ -5,8 +5,9 @@
  * cut --plan LOG COUNT SEED          - choose cuts: COUNT lines "RECORD SEED", in rising order.
  *
  * A device holds for certain what it was given before its last flush. Of what came later its cache
- * may have written anything in any order, block by block: SEED chooses one of four modes, and in
- * the random ones, for each 4 KiB block, which of its versions arrived.
+ * may have written anything in any order, block by block: SEED chooses one of four modes, for both
+ * devices together or for each by itself, and in the random ones, for each 4 KiB block, which of
+ * its versions arrived.
  *
  * BASE is ours between calls: images as of the last flush, and how far they are (BASE/position), so
  * that a series of rising cuts replays the log once. Copies share blocks where the filesystem can.
@@ -240,7 +241,8 @@ static void apply_random(const struct log *log, int fd, unsigned int dev, uint64
 static void apply_cache(const struct log *log, int fd, unsigned int dev, uint64_t first,
 			uint64_t cut, uint64_t seed)
 {
-	enum cut_mode mode = hash_of(seed, 0, 5, 0) % (CUT_MODES + 2);
+	bool apart = hash_of(seed, 0, 9, 0) % 2;
+	enum cut_mode mode = hash_of(seed, apart ? dev : 0, 5, 0) % (CUT_MODES + 2);
 	uint64_t key = hash_of(seed, dev, 6, 0), i;
 
 	if (mode >= CUT_RANDOM) {

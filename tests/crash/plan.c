@@ -5,7 +5,8 @@
 
 #define SYNC_STEPS_MAX 8
 
-const char *const plan_names[W_COUNT] = { "append", "overwrite", "rename", "sqlite", "truncate" };
+const char *const plan_names[W_COUNT] = { "append", "overwrite", "rename",
+					  "sqlite", "truncate",	 "cold" };
 
 /* splitmix64's finaliser over each argument in turn. */
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -54,6 +55,16 @@ size_t plan_append_len(const struct actor *a, uint64_t step)
 	return h % 97 == 0 ? APPEND_RECORD_MAX : 40 + (h >> 8) % 5000;
 }
 
+unsigned int plan_over_blocks(const struct actor *a)
+{
+	return a->workload == W_COLD ? COLD_BLOCKS : OVER_BLOCKS;
+}
+
+uint64_t plan_over_start(const struct actor *a)
+{
+	return a->workload == W_COLD ? 0 : (uint64_t)a->proc * OVER_BLOCKS;
+}
+
 void plan_over(const struct actor *a, uint64_t step, unsigned int *ret_first,
 	       unsigned int *ret_count)
 {
@@ -62,7 +73,23 @@ void plan_over(const struct actor *a, uint64_t step, unsigned int *ret_first,
 	unsigned int count = counts[h % 10];
 
 	*ret_count = count;
-	*ret_first = (unsigned int)((h >> 8) % (OVER_BLOCKS - count + 1));
+	*ret_first = (unsigned int)((h >> 8) % (plan_over_blocks(a) - count + 1));
+}
+
+/* Half of the reads near the last write: they become hot, and what is hot moves. */
+void plan_cold_read(const struct actor *a, uint64_t step, unsigned int n, unsigned int *ret_first,
+		    unsigned int *ret_count)
+{
+	uint64_t h = actor_hash(a, step, 16 + n);
+	unsigned int near, count;
+
+	plan_over(a, step, &near, &count);
+	*ret_count = 1 + (unsigned int)((h >> 8) % 16);
+	*ret_first = (unsigned int)(h >> 32) % COLD_BLOCKS;
+	if (h % 2)
+		*ret_first = near;
+	if (*ret_first > COLD_BLOCKS - *ret_count)
+		*ret_first = COLD_BLOCKS - *ret_count;
 }
 
 void plan_rename(const struct actor *a, uint64_t step, unsigned int *ret_name, bool *ret_unlink,

@@ -14,8 +14,11 @@
 #include <stdint.h>
 
 #define PLAN_BLOCK	  4096
-#define OVER_BLOCKS	  256 /* of each process, in one file, from block p * 256 on */
+#define OVER_BLOCKS	  256  /* of each process, in one file, from block p * 256 on */
+#define COLD_BLOCKS	  1024 /* of each process, in a file of its own */
+#define OVER_BLOCKS_MAX	  COLD_BLOCKS
 #define OVER_RUN_MAX	  64
+#define COLD_READS	  4
 #define APPEND_RECORD_MAX 204800
 #define APPEND_FILE_MAX	  (6u << 20) /* an append process ends there */
 #define RENAME_NAMES	  6
@@ -25,8 +28,8 @@
 #define TRUNC_BYTES_MAX	  (384u << 10)
 #define TRUNC_IO_MAX	  (64u << 10)
 
-/* Workloads, in the order of plan_names. MIXED runs one process or two of each of the others. */
-enum workload { W_APPEND, W_OVERWRITE, W_RENAME, W_SQLITE, W_TRUNCATE, W_COUNT };
+/* Workloads, in the order of plan_names. "mixed" runs one process or two of each of them. */
+enum workload { W_APPEND, W_OVERWRITE, W_RENAME, W_SQLITE, W_TRUNCATE, W_COLD, W_COUNT };
 
 extern const char *const plan_names[W_COUNT];
 
@@ -52,9 +55,17 @@ void plan_fill(const struct actor *a, uint64_t step, uint64_t where, void *buf, 
 /* append: the length of record `step`. */
 size_t plan_append_len(const struct actor *a, uint64_t step);
 
-/* overwrite: step writes *ret_count of the actor's OVER_BLOCKS blocks, from *ret_first on. */
+/* overwrite, cold: how many blocks the actor has, and where they begin in its file. */
+unsigned int plan_over_blocks(const struct actor *a);
+uint64_t plan_over_start(const struct actor *a);
+
+/* overwrite, cold: step writes *ret_count of the actor's blocks, from *ret_first on. */
 void plan_over(const struct actor *a, uint64_t step, unsigned int *ret_first,
 	       unsigned int *ret_count);
+
+/* cold: before step these are read, as the n-th of COLD_READS, from block *ret_first on. */
+void plan_cold_read(const struct actor *a, uint64_t step, unsigned int n, unsigned int *ret_first,
+		    unsigned int *ret_count);
 
 /* rename: step replaces (or, *ret_unlink, removes) this name by a file of *ret_len bytes. */
 void plan_rename(const struct actor *a, uint64_t step, unsigned int *ret_name, bool *ret_unlink,

@@ -4,14 +4,17 @@
 # Power cuts: record what two devices are given while programs work on a mount, build from it what
 # they may hold when the power fails, and check that every promise made before the cut is kept.
 #
-#	run.sh [--workload W,...] [--cycles N] [--seconds S] [--seed S] [--procs N]
-#		[--options OPT,...] [--sabotage early|nosync] [--keep] [--strict]
+#	run.sh [--workload W,...] [--cycles N] [--limit S] [--seconds S] [--seed S] [--procs N]
+#		[--options OPT,...] [--control] [--sabotage early|nosync|build] [--keep]
 #	run.sh --recording DIR [--cycles N | --at RECORD:SEED]
 #
-# W: append, overwrite, rename, sqlite, truncate, mixed; default: all, one after the other. Each is
-# recorded once for S seconds [10], then cut N times [50]. Ends with `N passed, N failed, N skipped`.
-# A failing recording is kept below build/crash/failed/, and the command that repeats the cut is
-# printed. With --sabotage the run must find failures: it ends with 0 when there are some.
+# W: append, overwrite, rename, sqlite, truncate, cold, mixed; default: all, one after the other.
+# Each is recorded once for --seconds [10], then cut N times [50], or fewer when all together would
+# take longer than --limit seconds. Ends with `N passed, N failed, N skipped`. A failing recording
+# is kept below build/crash/failed/, and the command that repeats the cut is printed.
+# --control: the workloads run on SRC's plain ext4, without hybridfs.
+# With --sabotage the run must find failures: it ends with 0 as soon as there is one. early: marks
+# come before their sync; nosync: the daemon's syncs do nothing; build: $HYBRIDFS is sabotaged.
 #
 # README.md in this folder says how it works. Needs root, /dev/fuse and loop devices.
 
@@ -38,13 +41,17 @@ option_sets=(
 	'mode=writearound,promote_hits=1'
 )
 
-workloads='append,overwrite,rename,sqlite,truncate,mixed'
-cycles=50 seconds=10 seed=$((RANDOM * 32768 + RANDOM)) procs=5 options='' sabotage='' recording='' at=''
-keep=0 strict=0 littered=0 passed=0 failed=0 skipped=0
+workloads='append,overwrite,rename,sqlite,truncate,cold,mixed'
+cycles=50 seconds=10 seed=$((RANDOM * 32768 + RANDOM)) procs=6 options='' sabotage='' recording='' at=''
+limit='' until=''	# until: in $SECONDS, when the cuts of this workload end
+control=0 keep=0 passed=0 failed=0 skipped=0 again=0 zeros=0
+# Of so many cuts one is followed by cuts of its recovery, as many as:
+again_every=6 again_cuts=2
+round=12
 helpers=()
 
 usage() {
-	sed -n '6,9s/^#\t//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '6,8s/^#\t//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 
@@ -52,8 +59,8 @@ parse() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--keep) keep=1; shift; continue ;;
-		--strict) strict=1; shift; continue ;;
-		--workload | --cycles | --seconds | --seed | --procs | --options | --sabotage | \
+		--control) control=1; shift; continue ;;
+		--workload | --cycles | --limit | --seconds | --seed | --procs | --options | --sabotage | \
 			--recording | --at) [ $# -ge 2 ] || usage ;;
 		*) usage ;;
 		esac
@@ -63,7 +70,7 @@ parse() {
 		esac
 		shift 2
 	done
-	[[ $sabotage =~ ^(early|nosync)?$ ]] || usage
+	[[ $sabotage =~ ^(early|nosync|build)?$ ]] || usage
 	[ -z "$at" ] || [ -n "$recording" ] || usage
 }
 
@@ -157,20 +164,49 @@ umount_images() {
 
 # steer: data is moved to and fro while the workload runs.
 steer() {
-	local files commands=(promote demote flush) i=0
+	local files commands=(promote demote flush 'promote --range 256K:1M') command i=0
 
 	while [ ! -e "$TOP/stop" ]; do
 		files=("$MNT"/w/*)
-		timeout 20 "$HYBRIDFS" "${commands[i++ % 3]}" -q "${files[RANDOM % ${#files[@]}]}"
+		read -ra command <<<"${commands[i++ % 4]}"
+		timeout 20 "$HYBRIDFS" "${command[@]}" -q "${files[RANDOM % ${#files[@]}]}"
 		hfs_pause
 	done >/dev/null 2>&1
 }
 
-start_recorder() {
-	"$bin/record" "$rec/live" "$TOP/dev" "$rec/log" &
+# start_recording DIR: DIR/live/*.img are on $SRC and $SSD, and what they are given goes to DIR/log.
+start_recording() {
+	"$bin/record" "$1/live" "$TOP/dev" "$1/log" &
 	recorder=$!
 	helpers+=("$recorder")
-	hfs_wait_until test -e "$TOP/dev/ctl"
+	hfs_wait_until test -e "$TOP/dev/ctl" &&
+		mount_image "$TOP/dev/src.img" "$SRC" --direct-io=on &&
+		mount_image "$TOP/dev/ssd.img" "$SSD" --direct-io=on
+}
+
+# stop_recording DIR
+stop_recording() {
+	umount_images "$TOP/dev" && umount "$TOP/dev" && wait "$recorder" || return
+	helpers=()
+	rm -rf "$1/live"
+}
+
+# work WORKLOAD SEED: in $place/w, to its end.
+work() {
+	local rc=0 steering=''
+
+	mkdir "$place/w" && sync -f "$place" || return
+	rm -f "$TOP/stop"
+	if [ "$control" = 0 ]; then
+		steer &
+		steering=$!
+		helpers+=("$steering")
+	fi
+	HFS_CRASH_MARK_EARLY=$([ "$sabotage" != early ] || echo 1) \
+		"$bin/workload" "$place/w" "$TOP/dev/ctl" "$1" "$seconds" "$2" "$procs" || rc=1
+	touch "$TOP/stop"
+	[ -z "$steering" ] || wait "$steering"
+	return "$rc"
 }
 
 # record WORKLOAD OPTIONS SEED: leaves a recording in $rec.
@@ -183,25 +219,21 @@ record() {
 	truncate -s "$ssd_size" "$rec/start/ssd.img"
 	mkfs.ext4 "${mkfs_options[@]}" "$rec/start/src.img" &&
 		mkfs.ext4 "${mkfs_options[@]}" "$rec/start/ssd.img" &&
-		cp --reflink=auto "$rec"/start/*.img "$rec/live" && start_recorder &&
-		mount_image "$TOP/dev/src.img" "$SRC" --direct-io=on &&
-		mount_image "$TOP/dev/ssd.img" "$SSD" --direct-io=on || return
+		cp --reflink=auto "$rec"/start/*.img "$rec/live" && start_recording "$rec" || return
 	[ "$sabotage" != nosync ] || preload=$bin/nosync.so
 	: >"$TOP/log"
-	rm -f "$TOP/stop"
-	LD_PRELOAD=$preload hfs_mount "$2" || return
-	mkdir "$MNT/w" && sync -f "$MNT"
-	steer &
-	helpers+=($!)
-	HFS_CRASH_MARK_EARLY=$([ "$sabotage" != early ] || echo 1) \
-		"$bin/workload" "$MNT/w" "$TOP/dev/ctl" "$1" "$seconds" "$3" "$procs" || rc=1
-	touch "$TOP/stop"
-	wait "${helpers[-1]}"
-	hfs_umount || rc=1
-	hfs_log_is_clean || rc=1
-	umount_images "$TOP/dev" && umount "$TOP/dev" && wait "$recorder" || rc=1
-	helpers=()
-	rm -rf "$rec/live"
+	place=$SRC
+	if [ "$control" = 0 ]; then
+		place=$MNT
+		LD_PRELOAD=$preload hfs_mount "$2" || return
+	fi
+	work "$1" "$3" || rc=1
+	if [ "$control" = 0 ]; then
+		echo "    $(hfs_json '.mounts[0] | "\(.promotions) promotions, \(.demotions) demotions, \(.written_back_bytes) bytes written back, \(.bypassed_bytes) bypassed"')"
+		hfs_umount || rc=1
+		hfs_log_is_clean || rc=1
+	fi
+	stop_recording "$rec" || rc=1
 	printf '%s\n' "$1" "$2" "$3" >"$rec/parameters"
 	return "$rc"
 }
@@ -213,56 +245,104 @@ tree_sums() {
 	(cd "$1/w" && find . -type f ! -name '*-shm' -print0 | sort -z | xargs -0r md5sum)
 }
 
-# Findings of check that lose nothing: rows, objects and space of files that are gone.
-garbage='holds nothing committed -> would remove it$|gone from SRC -> would move it to lost.found$|the SSD has nothing newer of it -> would remove|would release them$'
-
-# checked: hybridfs check has nothing to say, or only that there is garbage. With --strict neither
-# that, and clean copies are compared with SRC, also behind the end of a file.
-checked() {
-	local found rc=0 scrub=()
-
-	[ "$strict" = 0 ] || scrub=(--scrub)
-	found=$("$HYBRIDFS" check "${scrub[@]}" "$SRC" "$SSD") || rc=$?
-	[ "$rc" -ne 0 ] || return 0
-	echo "$found"
-	[ "$rc" -eq 4 ] && [ "$strict" = 0 ] || return
-	! grep -e '->' <<<"$found" | grep -v ': note: ' | grep -qvE "$garbage" || return
-	littered=$((littered + 1))
+# verified DIR: all that the marks promise is there. Where data goes to SRC first, zeros may stand for
+# what was not promised, as on plain ext4 (--control counts how often).
+verified() {
+	if [ "$control" = 1 ] || [[ $cut_options =~ mode=|seq_cutoff=|size= ]]; then
+		"$bin/verify" "$1/w" "$rec_seed" lax <"$work/marks"
+	else
+		"$bin/verify" "$1/w" "$rec_seed" <"$work/marks"
+	fi
 }
 
-# recovered SEED CUT_SEED: mount, verify, unmount; SRC alone has to be complete, and check content.
+# recovery_ends: until hybridfs has done all that a crash leaves to do.
+recovery_ends() {
+	hfs_wait_until hfs_true '.mounts[0].recovering == false'
+}
+
+# shown_before: a cut in a recovery that had shown files to its reader: they are as they were.
+shown_before() {
+	[ -e "$rec/sums" ] && grep -q '^R$' "$work/marks" || return 0
+	tree_sums "$MNT" | grep -v ' ./sqlite' | diff "$rec/sums" -
+}
+
+# recovered CUT_SEED: mount, verify, unmount; SRC alone has to be complete, and check content.
 recovered() {
-	local rc=0 lax=(lax)
+	local rc=0
 
 	hfs_mount "$cut_options" || return
-	if [ $(($2 % 4)) = 0 ]; then	# the daemon dies while it recovers
+	if [ $(($1 % 4)) = 0 ]; then	# the daemon dies while it recovers
 		hfs_kill9 && hfs_mount "$cut_options" || return
 	fi
-	[[ $cut_options =~ mode=|seq_cutoff=|size= ]] || lax=()	# there data goes to the SSD first
-	"$bin/verify" "$MNT/w" "$1" "${lax[@]}" <"$work/marks" || { rc=1; echo "(on the mount)"; }
+	shown_before || { rc=1; echo "(on the mount: seen before the second cut)"; }
+	verified "$MNT" || { rc=1; echo "(on the mount)"; }
 	if [ -d "$MNT/w" ]; then tree_sums "$MNT" >"$work/sums"; fi
+	if [ $(($1 % 4)) != 1 ]; then	# else: unmounted before it is done
+		recovery_ends || return
+	fi
 	hfs_umount || return
-	"$bin/verify" "$SRC/w" "$1" "${lax[@]}" <"$work/marks" || { rc=1; echo "(in SRC, after umount)"; }
+	verified "$SRC" || { rc=1; echo "(in SRC, after umount)"; }
 	if [ -d "$SRC/w" ]; then
 		tree_sums "$SRC" | diff "$work/sums" - || { rc=1; echo "(SRC is not the mount)"; }
 	fi
+	if [ $(($1 % 4)) = 1 ]; then
+		hfs_mount "$cut_options" && recovery_ends && hfs_umount || return
+	fi
 	hfs_log_is_clean || { rc=1; echo "(the daemon's log)"; }
-	checked || { rc=1; echo "(hybridfs check)"; }
+	"$HYBRIDFS" check --scrub "$SRC" "$SSD" || { rc=1; echo "(hybridfs check)"; }
 	return "$rc"
+}
+
+# The control: ext4 has recovered by itself.
+control_recovered() {
+	verified "$SRC" || return
+	"$bin/verify" "$SRC/w" "$rec_seed" <"$work/marks" >/dev/null || touch "$TOP/zeros"
+}
+
+# make_cut RECORD SEED OUT: images there, and the marks up to then in $work/marks.
+make_cut() {
+	{
+		if [ -e "$rec/marks" ]; then cat "$rec/marks"; fi
+		"$bin/cut" "$rec/log" "$rec/start" "$work/base" "$3" "$1" "$2" || exit 1
+	} >"$work/marks"
 }
 
 # cycle RECORD SEED: one cut; 0 when all promises are kept.
 cycle() {
 	local rc=0
 
-	"$bin/cut" "$rec/log" "$rec/start" "$work/base" "$work/out" "$1" "$2" >"$work/marks" || exit 1
+	make_cut "$1" "$2" "$work/out"
 	: >"$TOP/log"
-	mount_image "$work/out/src.img" "$SRC" && mount_image "$work/out/ssd.img" "$SSD" &&
-		recovered "$rec_seed" "$2" || rc=1
+	mount_image "$work/out/src.img" "$SRC" && mount_image "$work/out/ssd.img" "$SSD" || rc=1
+	if [ "$control" = 1 ]; then
+		control_recovered || rc=1
+	else
+		recovered "$2" || rc=1
+	fi
 	[ -z "$HFS_PID" ] || hfs_stop_daemon || rc=1
 	HFS_PID=
 	! hfs_mounted || umount -l "$MNT"
 	umount_images "$work/out" || { echo "cannot unmount"; rc=1; }
+	return "$rc"
+} >"$TOP/verdict" 2>&1
+
+# record_recovery RECORD SEED: what the recovery from that cut gives to the devices, as a recording
+# in $TOP/x/again; with what it has shown.
+record_recovery() {
+	local dir=$TOP/x/again rc=0
+
+	rm -rf "$dir"
+	mkdir -p "$dir/start" "$dir/live"
+	make_cut "$1" "$2" "$dir/start"
+	cp "$work/marks" "$rec/parameters" "$dir"
+	cp --reflink=auto "$dir"/start/*.img "$dir/live"
+	: >"$TOP/log"
+	start_recording "$dir" && hfs_mount "$cut_options" || return
+	tree_sums "$MNT" | grep -v ' ./sqlite' >"$dir/sums"
+	echo R >"$TOP/dev/ctl"
+	recovery_ends || rc=1
+	hfs_umount || rc=1
+	stop_recording "$dir" || rc=1
 	return "$rc"
 } >"$TOP/verdict" 2>&1
 
@@ -281,79 +361,135 @@ save() {
 keep_cut() {
 	local dir
 
+	cp "$TOP/verdict" "$TOP/log" "$work"
 	dir=$(save)/cut-$1-$2
 	mkdir -p "$dir"
-	"$bin/cut" "$rec/log" "$rec/start" "$work/base" "$work/out" "$1" "$2" >"$dir/marks"
-	cp --sparse=always "$work"/out/*.img "$dir"
-	cp "$TOP/verdict" "$TOP/log" "$dir"
+	make_cut "$1" "$2" "$work/out"
+	cp --sparse=always "$work"/out/*.img "$work"/{marks,verdict,log} "$dir"
 	echo "FAILED: cut at $1, seed $2, of $rec_name ($cut_options):"
-	head -n 20 "$TOP/verdict" | sed 's/^/    /'
+	head -n 20 "$work/verdict" | sed 's/^/    /'
 	echo "  images: $dir"
 	echo "  again:  tests/crash/run.sh --recording ${dir%/*} --at $1:$2"
 }
 
-# cuts: play the cuts of the recording in $rec.
-cuts() {
-	local record cut_seed before=$failed
+# judge RECORD SEED STATUS: counts that cut as passed or failed. 1: enough was found.
+judge() {
+	if [ "$3" -eq 0 ]; then
+		passed=$((passed + 1))
+		if [ -e "$TOP/zeros" ]; then rm "$TOP/zeros"; zeros=$((zeros + 1)); fi
+		return 0
+	fi
+	failed=$((failed + 1))
+	if [ -n "$sabotage" ]; then
+		echo "caught after $((passed + failed)) cuts:"
+		grep -v '^unmounted' "$TOP/verdict" | head -n 20 | sed 's/^/    /'
+		return 1
+	fi
+	[ "$failed" -gt 6 ] || keep_cut "$1" "$2"
+}
 
-	work=$TOP/x/work
+# cut_again RECORD SEED: the power fails once more, while the system recovers from that cut.
+cut_again() {
+	local outer=$rec outer_name=$rec_name outer_work=$work rc=0
+
+	if record_recovery "$1" "$2"; then
+		rec=$TOP/x/again rec_name=$rec_name-again-$1-$2
+		cuts "$again_cuts" "$2" || rc=1
+		again=$((again + again_cuts))
+		rec=$outer rec_name=$outer_name work=$outer_work
+	else
+		judge "$1" "$2" 1 || rc=1
+	fi
+	return "$rc"
+}
+
+in_time() {
+	[ -z "$until" ] || [ "$SECONDS" -lt "$until" ]
+}
+
+# cuts CYCLES SEED [again]: play so many cuts of the recording in $rec.
+cuts() {
+	local record cut_seed plan n="$1" played rc
+
+	# Under a limit in rounds, each from the beginning to the end of the recording.
+	[ -z "$until" ] || [ "$n" -lt "$round" ] || n=$round
+	work=$TOP/x/work.$rec_name
 	rm -rf "$work"
 	mkdir -p "$work/base" "$work/out"
 	{ read -r rec_workload; read -r cut_options; read -r rec_seed; } <"$rec/parameters"
-	while read -r record cut_seed <&9; do
-		if cycle "$record" "$cut_seed"; then
-			passed=$((passed + 1))
-			continue
+	for ((played = 0; played < $1; played += n)); do
+		if [ -n "$at" ]; then plan=${at/:/ }; else
+			plan=$("$bin/cut" --plan "$rec/log" "$n" "$(($2 + played))") || return
 		fi
-		failed=$((failed + 1))
-		if [ -n "$sabotage" ]; then
-			echo "caught after $((passed + failed)) cuts: $(head -n 1 "$TOP/verdict")"
-			return
-		fi
-		[ $((failed - before)) -gt 2 ] || keep_cut "$record" "$cut_seed"
-	done 9< <(if [ -n "$at" ]; then echo "${at/:/ }"; else
-		"$bin/cut" --plan "$rec/log" "$cycles" "$seed"; fi)
-	if [ "$keep" = 1 ]; then echo "kept: $(save)"; fi
+		while read -r record cut_seed <&9; do
+			in_time || break 2
+			rc=0
+			cycle "$record" "$cut_seed" || rc=1
+			judge "$record" "$cut_seed" "$rc" || return
+			if [ "${3-}" = again ] && [ $((cut_seed % again_every)) = 0 ]; then
+				cut_again "$record" "$cut_seed" || return
+			fi
+		done 9<<<"$plan"
+	done
+	rm -rf "$work"
 }
 
 # run_workload WORKLOAD NUMBER
 run_workload() {
-	local opts=${options:-${option_sets[$2 % ${#option_sets[@]}]}}
+	local opts=${options:-${option_sets[$2 % ${#option_sets[@]}]}} recut=again rc=0
 
+	# A cold file has to be larger than what the SSD takes.
+	[ "$1" != cold ] || [[ $opts =~ size= ]] || opts+=,size=8M
+	[ "$control" = 0 ] || opts='plain ext4' recut=''
 	rec_name=$1-$seed
+	echo "$1 ($opts, seed $seed):"
 	if ! record "$1" "$opts" "$seed"; then
 		echo "FAILED: recording of $1 ($opts); the daemon's log ends:"
 		tail -n 5 "$TOP/log" | sed 's/^/    /'
 		failed=$((failed + 1))
 		return 1
 	fi
-	echo "$1 ($opts, seed $seed): $(grep -aoE 'A [a-z]+ [0-9]+ [0-9]+$' "$rec/log" | wc -l) marks, $(stat -c %s "$rec/log") bytes"
-	cuts
-	rm -rf "${rec:?}"
+	echo "    $(grep -aoE 'A [a-z]+ [0-9]+ [0-9]+$' "$rec/log" | wc -l) marks, $(stat -c %s "$rec/log") bytes of log"
+	cuts "$cycles" "$seed" "$recut" || rc=1
+	if [ "$keep" = 1 ]; then echo "    kept: $(save)"; fi
+	rm -rf "${rec:?}" "$TOP"/x/work.*
+	return "$rc"
+}
+
+# run_all: each workload with an equal part of the time that is left.
+run_all() {
+	local list workload number=$seed i
+
+	IFS=, read -ra list <<<"$workloads"
+	for ((i = 0; i < ${#list[@]}; i++)); do
+		workload=${list[i]}
+		[ -z "$limit" ] || until=$((SECONDS + (limit - SECONDS) / (${#list[@]} - i)))
+		if ! run_workload "$workload" "$number"; then
+			[ -n "$sabotage" ] || exit 1
+			return
+		fi
+		number=$((number + 1))
+	done
 }
 
 main() {
-	local number workload
-
 	parse "$@"
 	set_up
 	if [ -n "$recording" ]; then
 		rec=$(realpath "$recording") rec_name=$(basename "$recording")
-		cuts
+		[ -z "$at" ] || cycles=1
+		cuts "$cycles" "$seed"
 	else
-		number=$seed
-		for workload in ${workloads//,/ }; do
-			run_workload "$workload" "$number" || exit 1
-			number=$((number + 1))
-		done
+		run_all
 	fi
-	[ "$littered" = 0 ] || echo "note: check found garbage, and nothing worse, after $littered cuts (--strict fails them)"
+	[ "$again" = 0 ] || echo "$again of the cuts were second ones, during recovery"
+	[ "$zeros" = 0 ] || echo "after $zeros cuts plain ext4 had zeros where a file grew"
 	echo "$passed passed, $failed failed, $skipped skipped"
 	if [ -n "$sabotage" ]; then
 		[ "$failed" -gt 0 ] || { echo "the sabotage was not noticed" >&2; exit 1; }
 		exit 0
 	fi
-	exit $((failed > 0))
+	exit $((failed > 0 || passed == 0))
 }
 
 main "$@"

@@ -177,7 +177,7 @@ static void check_append(const struct check *c)
 static void check_over_block(const struct check *c, const unsigned char *have, unsigned int block,
 			     uint64_t promised, uint64_t last)
 {
-	uint64_t where = (uint64_t)c->actor.proc * OVER_BLOCKS + block, step;
+	uint64_t where = plan_over_start(&c->actor) + block, step;
 	unsigned char want[PLAN_BLOCK];
 	unsigned int first, count;
 
@@ -196,20 +196,25 @@ static void check_over_block(const struct check *c, const unsigned char *have, u
 
 static void check_overwrite(const struct check *c)
 {
-	uint64_t promised[OVER_BLOCKS] = { 0 }, step, last = window_end(c);
-	size_t size = 0, at = (size_t)c->actor.proc * OVER_BLOCKS * PLAN_BLOCK;
-	unsigned char *have = load(c, "overwrite", false, &size);
-	unsigned int first, count, i;
+	uint64_t promised[OVER_BLOCKS_MAX] = { 0 }, step, last = window_end(c);
+	size_t size = 0, at = (size_t)plan_over_start(&c->actor) * PLAN_BLOCK;
+	unsigned int first, count, i, blocks = plan_over_blocks(&c->actor);
+	char name[32] = "overwrite";
+	unsigned char *have;
+
+	if (c->actor.workload == W_COLD)
+		snprintf(name, sizeof(name), "cold.%u", c->actor.proc);
+	have = load(c, name, false, &size);
 
 	for (step = 1; step <= c->acked; step++) {
 		plan_over(&c->actor, step, &first, &count);
 		for (i = first; i < first + count; i++)
 			promised[i] = step;
 	}
-	if (have && size < at + (size_t)OVER_BLOCKS * PLAN_BLOCK)
+	if (have && size < at + (size_t)blocks * PLAN_BLOCK)
 		report(c, "the file has %zu bytes", size);
 	else if (have)
-		for (i = 0; i < OVER_BLOCKS; i++)
+		for (i = 0; i < blocks; i++)
 			check_over_block(c, have + at + (size_t)i * PLAN_BLOCK, i, promised[i],
 					 last);
 	free(have);
@@ -423,7 +428,8 @@ static void read_marks(uint64_t acked[W_COUNT][PROCS_MAX])
 int main(int argc, char **argv)
 {
 	static void (*const checks[W_COUNT])(const struct check *) = {
-		check_append, check_overwrite, check_rename, check_sqlite, check_truncate,
+		check_append, check_overwrite, check_rename,
+		check_sqlite, check_truncate,  check_overwrite,
 	};
 	uint64_t acked[W_COUNT][PROCS_MAX] = { { 0 } };
 	struct check c;

@@ -5,6 +5,8 @@
  *
  *	A NAME PROC STEP	all up to this step of that process is durable
  *
+ * cold also reads, past the page cache, and ends with an error when it does not find what it wrote.
+ *
  * HFS_CRASH_MARK_EARLY=1 makes it a liar, which marks before it syncs: verify has to notice.
  *
  * When the daemon below is killed it ends, with 0: nothing more is promised then.
@@ -163,7 +165,7 @@ static void run_append(struct writer *w)
 static void over_write(const struct writer *w, int fd, uint64_t step, unsigned int first,
 		       unsigned int count, unsigned char *buf)
 {
-	uint64_t start = (uint64_t)w->actor.proc * OVER_BLOCKS + first;
+	uint64_t start = plan_over_start(&w->actor) + first;
 	unsigned int i;
 
 	for (i = 0; i < count; i++)
@@ -188,6 +190,57 @@ static void run_overwrite(struct writer *w)
 		if (plan_syncs(&w->actor, step))
 			sync_and_mark(w, fd, step);
 	}
+	close(fd);
+	free(buf);
+}
+
+static void cold_read(const struct writer *w, int fd, uint64_t step, const uint64_t *versions,
+		      unsigned char *buf)
+{
+	unsigned char want[PLAN_BLOCK];
+	unsigned int n, first, count, i;
+
+	for (n = 0; n < COLD_READS; n++) {
+		plan_cold_read(&w->actor, step, n, &first, &count);
+		if (pread(fd, buf, (size_t)count * PLAN_BLOCK, (off_t)first * PLAN_BLOCK) !=
+		    (ssize_t)count * PLAN_BLOCK)
+			die("read in step %llu", (unsigned long long)step);
+		for (i = 0; i < count; i++) {
+			plan_fill(&w->actor, versions[first + i], first + i, want, sizeof(want));
+			if (memcmp(buf + (size_t)i * PLAN_BLOCK, want, sizeof(want)) != 0)
+				die("cold.%u: in step %llu block %u is not what step %llu wrote",
+				    w->actor.proc, (unsigned long long)step, first + i,
+				    (unsigned long long)versions[first + i]);
+		}
+	}
+}
+
+/* A file of its own, with more than its share of the SSD; what is read is checked at once. */
+static void run_cold(struct writer *w)
+{
+	unsigned char *buf = aligned_alloc(PLAN_BLOCK, (size_t)COLD_BLOCKS * PLAN_BLOCK);
+	uint64_t versions[COLD_BLOCKS] = { 0 }, step = 0;
+	unsigned int first, count, i;
+	int fd, direct_fd;
+	char name[32];
+
+	if (!buf)
+		die("malloc");
+	snprintf(name, sizeof(name), "cold.%u", w->actor.proc);
+	fd = open_file(w, name, O_EXCL);
+	over_write(w, fd, 0, 0, COLD_BLOCKS, buf);
+	sync_and_mark(w, fd, 0);
+	direct_fd = open_file(w, name, O_DIRECT);
+	while (!time_is_up(w)) {
+		cold_read(w, direct_fd, ++step, versions, buf);
+		plan_over(&w->actor, step, &first, &count);
+		over_write(w, fd, step, first, count, buf);
+		for (i = first; i < first + count; i++)
+			versions[i] = step;
+		if (plan_syncs(&w->actor, step))
+			sync_and_mark(w, fd, step);
+	}
+	close(direct_fd);
 	close(fd);
 	free(buf);
 }
@@ -361,7 +414,7 @@ static void run_truncate(struct writer *w)
 static void run(struct writer *w)
 {
 	static void (*const runs[W_COUNT])(struct writer *) = {
-		run_append, run_overwrite, run_rename, run_sqlite, run_truncate,
+		run_append, run_overwrite, run_rename, run_sqlite, run_truncate, run_cold,
 	};
 
 	runs[w->actor.workload](w);

@@ -235,9 +235,15 @@ user_session() {
 	"$HYBRIDFS" promote -q "$MNT/dir/file"
 	hfs_true '.mounts[0] | .healthy and .dirty_bytes > 0'
 	findmnt -no OPTIONS "$MNT" | grep -q nosuid
+	# Modes that keep their owner out of SRC too.
+	(umask 222 && hfs_pattern 2 50000 >"$MNT/mode444")
+	(umask 466 && hfs_pattern 2 50000 >"$MNT/mode200")
+	(umask 666 && hfs_pattern 2 50000 >"$MNT/mode0")
 	"$HYBRIDFS" umount "$MNT"
 	hfs_not hfs_mounted "$MNT"
 	cmp <(hfs_pattern 1 200000) "$SRC/link/file"
+	cmp <(hfs_pattern 2 50000) "$SRC/mode444"
+	[ "$(stat -c '%a %s' "$SRC"/mode* | tr '\n' ,)" = '0 50000,200 50000,444 50000,' ]
 }
 
 @test "an ordinary user mounts his own directories" {

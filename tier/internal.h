@@ -329,6 +329,8 @@ int replay_journal(struct volume *v, char *error, size_t error_size);
 #define OBJECT_DIRS 256u
 int object_init_dirs(struct volume *v);
 int object_create(struct volume *v, uint64_t id, const struct src_key *key, const char *path);
+/* Gives it the self-description that a crash has taken. */
+void object_describe(struct volume *v, int fd, const struct src_key *key, const char *path);
 int object_open(struct volume *v, uint64_t id);
 int object_remove(struct volume *v, uint64_t id);
 int object_sync_dir(struct volume *v, uint64_t id);

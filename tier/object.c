@@ -87,6 +87,12 @@ int object_create(struct volume *v, uint64_t id, const struct src_key *key, cons
 	return fd;
 }
 
+void object_describe(struct volume *v, int fd, const struct src_key *key, const char *path)
+{
+	if (fgetxattr(fd, OBJECT_XATTR, NULL, 0) < 0 && errno == ENODATA)
+		describe(v, fd, key, path);
+}
+
 int object_open(struct volume *v, uint64_t id)
 {
 	struct object_name n = object_name(id);

@@ -79,7 +79,8 @@ struct replay {
 	const struct journal_pos *from;
 	struct volume *v;
 	struct horizons horizons;
-	struct src_key key; /* of the last file row: a new object is described by it */
+	struct src_key key; /* of the last file row: its object is described by it, */
+	char *path;	    /* ... and by this; owned, may be NULL */
 	int fd;		    /* owned; the object of `fd_id` */
 	uint64_t fd_id;
 	uint64_t frames;
@@ -93,7 +94,9 @@ static int open_object(struct replay *p, uint64_t id)
 		close(p->fd);
 	p->fd = object_open(p->v, id);
 	if (p->fd == -ENOENT)
-		p->fd = object_create(p->v, id, &p->key, NULL);
+		p->fd = object_create(p->v, id, &p->key, p->path);
+	else if (p->fd >= 0) /* it was never synced: it may be there, and its xattr not */
+		object_describe(p->v, p->fd, &p->key, p->path);
 	p->fd_id = id;
 	if (p->fd >= 0)
 		return 0;
@@ -116,6 +119,8 @@ static int apply_file(struct replay *p, const struct journal_entry *e)
 {
 	p->key = (struct src_key){ .len = e->file.key_len };
 	memcpy(p->key.data, e->file.key, e->file.key_len);
+	free(p->path);
+	p->path = e->file.path ? strdup(e->file.path) : NULL; /* a hint: may fail */
 	return catalog_store_row(p->v, &e->file);
 }
 
@@ -209,6 +214,7 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	if (p.fd >= 0)
 		close(p.fd);
 	free(p.horizons.slots);
+	free(p.path);
 	return r;
 }
 

@@ -341,6 +341,10 @@ int volume_close(struct volume *v)
 	if (r == 0)
 		r = committed;
 	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
+	/* After a clean mark nobody looks for space that was not released after all, or for objects
+	 * that came back. */
+	if (r == 0 && syncfs(v->objects_fd) < 0)
+		r = neg_errno();
 	/* What is not settled or swept yet since a crash is for the next mount to do. */
 	if (r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping))
 		r = catalog_run(v, mark_clean, NULL);

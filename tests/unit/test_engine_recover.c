@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What a mount finds after a crash, and what recovery makes of it in the background. */
+#include <sys/xattr.h>
+
 #include "tests/unit/engine_fixture.h"
+
+/* Space was released, or an object removed, and the SSD has not been synced since. */
+static bool released_unsynced;
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	released_unsynced = true;
+	return (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
+int syncfs(int fd)
+{
+	released_unsynced = false;
+	return (int)syscall(SYS_syncfs, fd);
+}
 
 static void crash_append(void *arg)
 {
@@ -197,6 +214,57 @@ static void files_in_use_are_not_gone(void)
 	end();
 }
 
+/* A power cut soon after the unmount undoes the release, and nobody sweeps after a clean one. */
+static void space_is_released_before_the_clean_mark(void)
+{
+	begin(2u << 20);
+	if (open_volume()) {
+		struct tfile *f = use();
+		uint64_t bytes;
+
+		promote(f, 512 << 10);
+		CHECK_EQ(volume_commit(v), 0);
+		released_unsynced = false;
+		CHECK_EQ(evict_range(f, 0, 256 << 10, &bytes), 0);
+		CHECK_EQ(volume_commit(v), 0);
+		CHECK_EQ(reclaim_file(f), 0);
+		CHECK(released_unsynced);
+		unuse(f);
+		close_volume();
+		CHECK(!released_unsynced);
+	}
+	end();
+}
+
+static void crash_before_description(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 4096);
+	CHECK_EQ(tfile_fsync(f, false), 0); /* by the journal: the object is not synced */
+	CHECK_EQ(fremovexattr(f->obj_fd, "user.hybridfs.object"), 0);
+	crash();
+}
+
+static void replay_describes_objects(void)
+{
+	begin(8192);
+	CHECK_EQ(unit_child(crash_before_description, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+		char text[300] = "";
+
+		CHECK(fgetxattr(f->obj_fd, "user.hybridfs.object", text, sizeof(text) - 1) > 0);
+		CHECK_EQ(strcmp(text + strlen(text) - 2, " f"), 0);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void crash_unlinked(void *arg)
 {
 	(void)arg;
@@ -287,7 +355,10 @@ static void no_hole_in_an_append_after_crash(void)
 	end();
 }
 
-UNIT_MAIN({ "tail_is_zero_after_crash", tail_is_zero_after_crash },
+UNIT_MAIN({ "space_is_released_before_the_clean_mark",
+	    space_is_released_before_the_clean_mark },
+	  { "replay_describes_objects", replay_describes_objects },
+	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
 	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },
 	  { "orphan_of_a_crash_goes_away", orphan_of_a_crash_goes_away },
 	  { "recovery_zeroes_the_tail", recovery_zeroes_the_tail },

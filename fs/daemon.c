@@ -101,17 +101,15 @@ static void detach_stdio(void)
 		close(null);
 }
 
-/* First job of the notifier thread: the loop has to answer this, then the mount is up. */
+/*
+ * First job of the notifier thread. The kernel has its INIT answered (compat.c), so whoever comes now
+ * is served when the loop runs. Nobody here may use our own mount, even once: killed while such a
+ * request is being answered the process could not end, and the mount would hang for ever.
+ */
 static void on_ready(void *arg)
 {
 	struct daemon *d = arg;
-	struct stat st;
 
-	if (stat(d->opt->mnt, &st) < 0) {
-		log_line(LOG_ERR, "%s: the new mount does not answer: %s", d->opt->mnt,
-			 strerror(errno));
-		return; /* serve() tells the parent */
-	}
 	if (d->mount_dev)
 		session_tune(d->mount_dev);
 	if (d->ready_fd < 0)

@@ -214,6 +214,16 @@ what_runs() {
 	cmp <(hfs_pattern 2 100000) "$SRC/file"
 }
 
+@test "status lists a mount whose daemon hangs, and ends" {
+	hfs_mount
+	kill -STOP "$HFS_PID"
+	run timeout 60 "$HYBRIDFS" status
+	kill -CONT "$HFS_PID"
+	[ "$status" -eq 1 ]
+	[[ $output == *"$MNT"*'does not answer'* ]]
+	hfs_umount
+}
+
 # ---- less than root, less than plenty ---------------------------------------------------------
 
 # as_user COMMAND...: as nobody, in a mount namespace where /dev/fuse is for everybody.

@@ -113,6 +113,8 @@ const char *client_strerror(int err)
 		return "neither a regular file nor a directory";
 	case -ESTALE:
 		return "was replaced or removed meanwhile";
+	case -ETIME:
+		return "the daemon does not answer";
 	case -ENOTCONN:
 		return "the daemon of this mount is dead (Transport endpoint is not connected); "
 		       "`hybridfs umount` it and mount again";

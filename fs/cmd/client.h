@@ -9,6 +9,7 @@
  *   -ENOTTY      no hybridfs mount answers there
  *   -EPROTO      a daemon of another protocol version
  *   -EMEDIUMTYPE neither a regular file nor a directory
+ *   -ETIME       the daemon does not answer in time (status alone gives up by itself)
  *   -ESTALE      the path was replaced while it was being opened
  */
 #ifndef HYBRIDFS_FS_CMD_CLIENT_H

@@ -6,13 +6,21 @@
 #include "fs/cmd/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "db/base.h"
 #include "fs/cmd/cmd.h"
 #include "fs/cmd/mounts.h"
+
+/* An answer takes less than a millisecond; a daemon that swaps or waits for a disk gets some time. */
+#define ANSWER_MS 5000
 
 struct states {
 	struct mount_state *items; /* owned */
@@ -59,7 +67,7 @@ static bool is_first_of_its_fs(const struct mounts *m, size_t i)
 	return true;
 }
 
-static int ask_at(const struct mount *m, struct hfs_status *ret)
+static int ask_directly(const struct mount *m, struct hfs_status *ret)
 {
 	_cleanup_client_ struct client c = CLIENT_INIT;
 	int err = client_open(m->mountpoint, &c);
@@ -67,6 +75,60 @@ static int ask_at(const struct mount *m, struct hfs_status *ret)
 	if (err == 0 && c.st.st_dev != m->dev)
 		return -ENOTTY; /* another mount on top of it answers */
 	return err < 0 ? err : client_status(&c, ret);
+}
+
+/* What a child sends: small enough to be written to a pipe at once. */
+struct answer {
+	int err;
+	struct hfs_status s;
+};
+
+static int receive(int fd, struct answer *ret)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t have = 0;
+	int n = 1;
+
+	while (have < sizeof(*ret) && (n = poll(&p, 1, ANSWER_MS)) > 0) {
+		ssize_t got = read(fd, (char *)ret + have, sizeof(*ret) - have);
+
+		if (got <= 0)
+			return -EIO;
+		have += (size_t)got;
+	}
+	return n > 0 ? ret->err : n == 0 ? -ETIME : -errno;
+}
+
+/*
+ * By a child, as a mount whose daemon hangs holds whoever asks it, even against SIGKILL: then the
+ * child is left behind, and the other mounts are shown.
+ */
+static int ask_at(const struct mount *m, struct hfs_status *ret)
+{
+	struct answer a = { 0 };
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close(fds[0]);
+		a.err = ask_directly(m, &a.s);
+		_exit(write(fds[1], &a, sizeof(a)) == (ssize_t)sizeof(a) ? 0 : 1);
+	}
+	int err = pid < 0 ? -errno : 0;
+
+	close(fds[1]);
+	if (err == 0)
+		err = receive(fds[0], &a);
+	close(fds[0]);
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, err == -ETIME ? WNOHANG : 0);
+	}
+	*ret = a.s;
+	return err;
 }
 
 /* Where one mountpoint is hidden or gone, another one of the same filesystem may do. */

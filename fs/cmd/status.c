@@ -19,7 +19,7 @@
 #include "fs/cmd/cmd.h"
 #include "fs/cmd/mounts.h"
 
-/* An answer takes less than a millisecond; a daemon that swaps or waits for a disk gets some time. */
+/* An answer takes less than a millisecond; a daemon that waits for a disk gets some time. */
 #define ANSWER_MS 5000
 
 struct states {

@@ -142,6 +142,9 @@ void plan_trunc_apply(const struct actor *a, uint64_t step, const struct trunc_o
 {
 	size_t end = op->off + op->len;
 
+	s->grown = op->kind == T_TRUNCATE && op->off > s->size;
+	if (op->kind == T_ZERO || op->kind == T_EXTEND)
+		s->grown = end > s->size;
 	switch (op->kind) {
 	case T_TRUNCATE:
 		if (op->off < s->size)

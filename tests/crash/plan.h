@@ -83,6 +83,7 @@ struct trunc_op {
 /* What the file is after some steps. */
 struct trunc_state {
 	size_t size;
+	bool grown; /* the last step made it longer without a write */
 	unsigned char data[TRUNC_BYTES_MAX]; /* zero past size */
 };
 

@@ -206,7 +206,7 @@ $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 
 # ---- tests ------------------------------------------------------------------------------------
 
-.PHONY: test check unit bats bench crash kill lint tidy format sanitize tsan fuzz coverage demo features
+.PHONY: test check unit bats bench crash kill databases lint tidy format sanitize tsan fuzz coverage demo features
 
 test: ## install what is missing, then build and run every test
 	@contrib/setup.sh test
@@ -229,6 +229,10 @@ crash: all ## cut the power at CYCLES=50 random moments per workload, recover, v
 
 kill: all ## kill -9 the daemon CYCLES=100 times under load, start it again, verify
 	@tests/kill/run.sh --cycles $(or $(CYCLES),100)
+
+databases: all ## install PostgreSQL and MariaDB; CYCLES=20 kills and power cuts under each
+	@contrib/setup.sh databases
+	@tests/db/run.sh --kills $(or $(CYCLES),20) --cuts $(or $(CYCLES),20)
 
 bench: all ## run the benchmarks (contrib/bench/run)
 	@if [ -x contrib/bench/run ]; then contrib/bench/run $(BENCH); else \

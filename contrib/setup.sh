@@ -3,8 +3,9 @@
 #
 # Install the distribution packages that hybridfs needs and the machine does not have yet.
 #
-#   contrib/setup.sh build   what building it and `make demo` need
-#   contrib/setup.sh test    that, and everything the test suite runs
+#   contrib/setup.sh build       what building it and `make demo` need
+#   contrib/setup.sh test        that, and everything the test suite runs
+#   contrib/setup.sh databases   that, and the servers of tests/db; their services are not started
 #
 # Costs one dpkg-query when all is there. As an ordinary user it goes through sudo, and says so.
 
@@ -19,12 +20,14 @@ test_packages=(
 	bats jq git rsync sqlite3 inotify-tools attr acl
 	e2fsprogs xfsprogs btrfs-progs
 )
+# The core package has the server without its service.
+database_packages=(postgresql postgresql-contrib mariadb-server-core mariadb-client)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 usage() {
-	sed -n '4,9s/^# \{0,1\}//p' "$0"
+	sed -n '4,10s/^# \{0,1\}//p' "$0"
 }
 
 # missing PACKAGE...: print those that are not installed, one a line.
@@ -44,7 +47,8 @@ as_root() {
 }
 
 log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
+policy=
+trap 'rm -f "$log"; [ -z "$policy" ] || as_root rm -f "$policy"' EXIT
 
 # install PACKAGE...: what is missing of them; the package lists are fetched once per run.
 updated=
@@ -80,6 +84,24 @@ install_clang_runtime() {
 	[ -n "$major" ] && install "libclang-rt-$major-dev"
 }
 
+# Servers are wanted as programs: what installing them would start stays down, now and at boot.
+install_databases() {
+	local new
+
+	mapfile -t new < <(missing "${database_packages[@]}")
+	[ "${#new[@]}" -gt 0 ] || return 0
+	if [ ! -e /usr/sbin/policy-rc.d ]; then
+		printf '#!/bin/sh\nexit 101\n' >"$log.policy"
+		as_root install -m 755 "$log.policy" /usr/sbin/policy-rc.d && policy=/usr/sbin/policy-rc.d
+		rm -f "$log.policy"
+	fi
+	install "${new[@]}"
+	if [[ " ${new[*]} " == *" postgresql "* ]] && command -v systemctl >/dev/null; then
+		as_root systemctl disable -q postgresql >/dev/null 2>&1 ||
+			say "could not disable the service postgresql"
+	fi
+}
+
 # FUSE is a module on some kernels; a container may have to be given the device from outside.
 check_fuse() {
 	[ -c /dev/fuse ] && return 0
@@ -89,7 +111,7 @@ check_fuse() {
 
 main() {
 	case "${1-}" in
-	build | test) ;;
+	build | test | databases) ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; exit 1 ;;
 	esac
@@ -106,6 +128,7 @@ main() {
 	else
 		install "${build_packages[@]}" "${test_packages[@]}"
 		install_clang_runtime
+		[ "$1" = test ] || install_databases
 	fi
 	check_fuse
 }

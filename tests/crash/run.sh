@@ -115,7 +115,7 @@ leave() {
 	[ -z "${TOP-}" ] || touch "$TOP/stop"
 	for pid in ${helpers[@]+"${helpers[@]}"} $HFS_PID; do
 		kill -KILL "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
+		hfs_wait_until hfs_gone "$pid"
 	done
 	if [ -n "${TOP-}" ]; then
 		hfs_clean_below "$TOP"
@@ -186,7 +186,8 @@ start_recording() {
 
 # stop_recording DIR
 stop_recording() {
-	umount_images "$TOP/dev" && umount "$TOP/dev" && wait "$recorder" || return
+	umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || return
+	hfs_reap "$recorder" || [ $? -eq 127 ] || return
 	helpers=()
 	rm -rf "$1/live"
 }
@@ -205,7 +206,7 @@ work() {
 	HFS_CRASH_MARK_EARLY=$([ "$sabotage" != early ] || echo 1) \
 		"$bin/workload" "$place/w" "$TOP/dev/ctl" "$1" "$seconds" "$2" "$procs" || rc=1
 	touch "$TOP/stop"
-	[ -z "$steering" ] || wait "$steering"
+	[ -z "$steering" ] || { hfs_wait_until hfs_gone "$steering" && hfs_reap "$steering"; }
 	return "$rc"
 }
 

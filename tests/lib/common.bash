@@ -62,6 +62,16 @@ hfs_gone() {
 	[ "${line%% *}" = Z ]
 }
 
+# hfs_reap PID: wait for a child; its exit status, 127 when bash does not know it. Where process ids
+# come round within minutes bash may take a child that has ended for an older one with the same id,
+# and then it would wait for ever.
+hfs_reap() {
+	if [ ! -e "/proc/$1" ] && jobs -pr | grep -qx "$1"; then
+		return 127
+	fi
+	wait "$1" 2>/dev/null
+}
+
 # ---- skipping ---------------------------------------------------------------------------------
 
 hfs_need_root() {
@@ -199,7 +209,7 @@ hfs_wait_exit() {
 	[ -n "$HFS_PID" ] || return 0
 	hfs_wait_until hfs_gone "$HFS_PID" || return
 	HFS_STATUS=0
-	wait "$HFS_PID" 2>/dev/null || HFS_STATUS=$?
+	hfs_reap "$HFS_PID" || HFS_STATUS=$?
 	[ "$HFS_STATUS" -ne 127 ] || HFS_STATUS=	# not our child: another shell started it
 	HFS_PID=
 	rm -f "$TOP/pid"

@@ -7,8 +7,9 @@
 #   make CC=clang          another compiler (objects in build/clang)
 #   make O='-O0 -g3'       extra compiler options
 #   make WERROR=1          warnings are errors
-#   make VARIANT=asan ...  gcc, clang, strict (gcc -Werror), asan, tsan, cov, fuzz
+#   make VARIANT=asan ...  gcc, clang, strict (gcc -Werror), asan, tsan, cov, fuzz, points
 #   make SABOTAGE=I1       build/sabotage-I1/hybridfs breaks an invariant: tests/crash/sabotage.sh
+#   make CRASHPOINTS=1     the same as VARIANT=points: the daemon can be made to die at a named place
 
 VERSION := 0.1.0
 
@@ -34,6 +35,9 @@ endif
 override VARIANT := sabotage-$(SABOTAGE)
 override CPPFLAGS += -DHFS_SABOTAGE=$(SABOTAGE:I%=%)
 endif
+ifneq ($(filter-out 0,$(CRASHPOINTS)),)
+VARIANT := points
+endif
 ifeq ($(origin CC),default)
 CC := $(if $(filter clang fuzz,$(VARIANT)),clang,gcc)
 VARIANT ?= gcc
@@ -55,6 +59,7 @@ variant_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer
 variant_fuzz := -O1 -fsanitize=address,undefined,fuzzer-no-link -fno-omit-frame-pointer
 variant_cov := -O0 --coverage -fprofile-update=atomic
 variant_strict := -Werror
+variant_points := -Werror -DHFS_CRASH_POINTS
 ifneq ($(filter asan tsan cov fuzz,$(VARIANT)),)
 fortify := -U_FORTIFY_SOURCE
 endif
@@ -206,7 +211,7 @@ $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 
 # ---- tests ------------------------------------------------------------------------------------
 
-.PHONY: test check unit bats bench crash kill databases lint tidy format sanitize tsan fuzz coverage demo features
+.PHONY: test check unit bats bench crash kill points databases lint tidy format sanitize tsan fuzz coverage demo features
 
 test: ## install what is missing, then build and run every test
 	@contrib/setup.sh test
@@ -229,6 +234,10 @@ crash: all ## cut the power at CYCLES=50 random moments per workload, recover, v
 
 kill: all ## kill -9 the daemon CYCLES=100 times under load, start it again, verify
 	@tests/kill/run.sh --cycles $(or $(CYCLES),100)
+
+points: ## let the daemon die at every named crash point ROUNDS=1 times three, verify
+	@$(MAKE) VARIANT=points build/points/hybridfs
+	@tests/kill/points.sh --rounds $(or $(ROUNDS),1)
 
 databases: all ## install PostgreSQL and MariaDB; CYCLES=20 kills and power cuts under each
 	@contrib/setup.sh databases

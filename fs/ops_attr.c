@@ -9,6 +9,7 @@
 #include "fs/creds.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
+#include "tier/crash_point.h"
 
 #define XATTR_FILE_CAPS "security.capability"
 
@@ -348,6 +349,7 @@ static int do_getattr(struct fs *fs, fuse_ino_t ino, struct stat *ret)
 
 	if (!i)
 		return -ESTALE;
+	crash_point(CP_REQUEST_TAKEN);
 	int r = fd_get(fs, i, &ref);
 
 	if (r == 0)

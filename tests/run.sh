@@ -20,7 +20,7 @@
 #   CI_MODEL_STEPS=12000    steps of the model test; a tenth of it in the sanitizer build
 #   CI_MODEL_SEED=1         where its random numbers start
 #   CI_STRESS_S=20          how long several processes write and check at once
-#   CI_KILL_S=60            how long the daemon is killed under load again and again
+#   CI_KILL_S=80            how long the daemon is killed under load again and again
 #   CI_CRASH_S=150          how long power is cut, over all workloads
 #   HFS_VARIANT=gcc         the build that all stages from unit to crash run
 
@@ -33,7 +33,7 @@ CI_MODEL_STEPS=${CI_MODEL_STEPS:-12000}
 CI_MODEL_SEED=${CI_MODEL_SEED:-1}
 HFS_VARIANT=${HFS_VARIANT:-gcc}
 CI_STRESS_S=${CI_STRESS_S:-20}
-CI_KILL_S=${CI_KILL_S:-60}
+CI_KILL_S=${CI_KILL_S:-80}
 CI_CRASH_S=${CI_CRASH_S:-150}
 
 stages=(gcc strict clang lint unit bats posix model kill crash sanitize)
@@ -281,11 +281,14 @@ run_model() {
 	run_mounted "model under stress" "$program" --stress 4 --seconds "$CI_STRESS_S" --mnt @MNT@
 }
 
-# The daemon dies under load: tests/kill.
+# The daemon dies under load, at random moments and at its crash points: tests/kill.
 stage_kill() {
 	prepare "$HFS_VARIANT" || return
 	HFS_KILL_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs run "kill -9" "$CI_PROGRAM_S" \
-		tests/kill/run.sh --cycles 100000 --seconds "$CI_KILL_S"
+		tests/kill/run.sh --cycles 100000 --seconds "$((CI_KILL_S / 2))"
+	run "build with crash points" 300 bash -c 'build VARIANT=points build/points/hybridfs' || return
+	HFS_KILL_TMP=$tmp run "crash points" "$CI_PROGRAM_S" \
+		tests/kill/points.sh --seconds "$((CI_KILL_S / 2))"
 }
 
 stage_crash() { prepare "$HFS_VARIANT" && run_crash; }

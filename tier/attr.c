@@ -213,8 +213,10 @@ int src_change_begin(struct tfile *f)
 	bool commit = f->durable_dirty && !f->busy_durable && !f->sync_failed;
 
 	pthread_mutex_unlock(&f->lock);
-	if (commit)
+	if (commit) {
 		(void)commit_file(f); /* logged and counted there */
+		crash_point(CP_BUSY_MARKED);
+	}
 	return 0;
 }
 

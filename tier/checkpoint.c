@@ -95,6 +95,7 @@ static int store_all(struct volume *v, void *arg)
 	for (unsigned i = 0; r == 0 && i < c->n; i++)
 		if (!c->s[i].error && !c->s[i].skip)
 			r = store_snapshot(v, &c->s[i]);
+	crash_point(CP_CHECKPOINT_ROWS);
 	if (r < 0)
 		return r;
 	journal_pos_format(&c->pos, text);
@@ -197,12 +198,14 @@ static int run(struct volume *v)
 		r = copy_dead(v, &c.dead);
 	journal_position(v->journal, &c.pos);
 	commit_unlead(v);
+	crash_point(CP_CHECKPOINT_COPIED);
 	/* The rows of unlinked files may be in the journal only, and are in no snapshot any more:
 	 * the position may move past them when SRC's unlink cannot come undone. */
 	if (r == 0 && atomic_load(&v->dead_rows) && syncfs(v->src->root_fd) < 0)
 		r = neg_errno();
 	if (r == 0)
 		snapshot_sync(v, c.s, c.n);
+	crash_point(CP_CHECKPOINT_SYNCED);
 	/* Failed snapshots would be missing: then nothing is stored, the journal has it all. */
 	if (r == 0 && !any_failed(c.s, c.n))
 		r = transaction(v, store_all, &c);
@@ -211,7 +214,9 @@ static int run(struct volume *v)
 			   v->dir_path);
 	else if (r < 0)
 		volume_error(v, NULL, r, catalog_error(v->cat));
+	crash_point(CP_CHECKPOINT_STORED);
 	r = finish(v, &c, r);
+	crash_point(CP_CHECKPOINT_FREED);
 	for (unsigned i = 0; i < g.n; i++)
 		tfile_put(g.files[i]);
 	free(g.files);

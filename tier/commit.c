@@ -95,11 +95,13 @@ static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n,
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
 		snapshot_take(&s[i], files[i], true);
+	crash_point(CP_COMMIT_COPIED);
 	bool fits = bytes_wanted(s, n) <= journal_room(v->journal);
 	int r = fits ? 0 : -ENOSPC;
 
 	if (r == 0) {
 		snapshot_sync(v, s, n);
+		crash_point(CP_COMMIT_SYNCED);
 		r = append(v, s, n);
 		if (r < 0)
 			volume_error(v, NULL, r, "cannot write the journal");
@@ -109,6 +111,7 @@ static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n,
 			snapshot_finish(&s[i], true, gen, r);
 		else
 			snapshot_undo(&s[i], true);
+	crash_point(CP_COMMIT_NOTED);
 	free(s);
 	return fits ? 0 : -ENOSPC;
 }
@@ -224,6 +227,7 @@ static void lead_locked(struct volume *v)
 		v->commit_detached++;
 		give_up_lead_locked(v);
 		pthread_mutex_unlock(&v->commit_mutex);
+		crash_point(CP_COMMIT_FULL);
 		r = checkpoint(v);
 		if (r < 0)
 			volume_error(v, NULL, r, "cannot make changes durable");
@@ -323,6 +327,7 @@ int commit_deletes(struct volume *v, const struct grave *graves)
 
 	if (r == 0 && fits)
 		r = append_deletes(v, graves);
+	crash_point(CP_DELETES_APPENDED);
 	commit_unlead(v);
 	return r == 0 && !fits ? checkpoint(v) : r;
 }

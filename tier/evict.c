@@ -40,6 +40,7 @@ static int punch_range(struct tfile *f, uint64_t start, uint64_t end)
 			r = -EAGAIN;
 		else if (run.state == BLOCK_ABSENT)
 			r = object_punch(f->obj_fd, run.start, run.end - run.start);
+		crash_point(CP_EVICT_PUNCHED);
 		at = run.end;
 	}
 	range_unlock(&f->ranges, &range);
@@ -60,6 +61,8 @@ static int empty_object(struct tfile *f)
 	pthread_mutex_unlock(&f->lock);
 	int r = !empty ? -EAGAIN : ftruncate(f->obj_fd, 0) < 0 ? neg_errno() : 0;
 
+	if (empty)
+		crash_point(CP_EVICT_EMPTIED);
 	range_unlock(&f->ranges, &all);
 	return r;
 }
@@ -170,6 +173,7 @@ static uint64_t evict_extent(struct tfile *f, uint64_t base)
 	pthread_mutex_unlock(&f->lock);
 	range_unlock(&f->ranges, &range);
 	if (bytes) {
+		crash_point(CP_EVICT_FORGOTTEN);
 		atomic_fetch_add(&f->v->demotions, 1);
 		atomic_fetch_add(&f->v->demoted_bytes, bytes);
 	}
@@ -273,6 +277,8 @@ static int finish_batch(struct volume *v, struct batch *b)
 {
 	int r = b->n && !SABOTAGED(4) ? commit_files(v, b->files, b->n) : 0;
 
+	if (b->n)
+		crash_point(CP_EVICT_COMMITTED);
 	for (unsigned i = 0; i < b->n; i++) {
 		if (r == 0)
 			(void)reclaim_file(b->files[i]); /* busy: reclaim_step() comes back */
@@ -409,12 +415,14 @@ int bury_step(struct volume *v)
 		return 0;
 	int r = any_grave(list, true) && syncfs(v->src->root_fd) < 0 ? neg_errno() : 0;
 
+	crash_point(CP_BURY_SYNCED);
 	if (r == 0 && any_grave(list, false))
 		r = commit_deletes(v, list);
 	if (r < 0) {
 		put_back(v, list);
 		return r;
 	}
+	crash_point(CP_BURY_COMMITTED);
 	/* Known from dead_ids from here on. */
 	pthread_mutex_lock(&v->lists_lock);
 	v->burying = NULL;
@@ -424,6 +432,7 @@ int bury_step(struct volume *v)
 
 		list = g->next;
 		(void)object_remove(v, g->id); /* what is left is an orphan: swept at next mount */
+		crash_point(CP_BURY_REMOVED);
 		atomic_fetch_sub(&v->used_blocks, g->present_blocks);
 		if (g->counted)
 			atomic_fetch_sub(&v->dead_rows, 1);

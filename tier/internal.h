@@ -22,6 +22,7 @@
 
 #include "db/base.h"
 #include "db/catalog.h"
+#include "tier/crash_point.h"
 #include "tier/ghost.h"
 #include "tier/idset.h"
 #include "tier/journal.h"

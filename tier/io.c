@@ -274,8 +274,10 @@ static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
 			map_begin_write(&f->map, start, end);
 		}
 		pthread_mutex_unlock(&f->lock);
-		if (needs)
+		if (needs) {
 			r = commit_file(f);
+			crash_point(CP_WRITE_INTENT);
+		}
 	}
 	if (r < 0)
 		end_ssd_write(f);
@@ -328,8 +330,10 @@ static int write_ssd(struct tfile *f, struct map_run run, const char *data)
 	r = run.state == BLOCK_ABSENT
 		    ? write_absent(f, data, run.start, run.end)
 		    : write_full(f->obj_fd, data, run.end - run.start, run.start);
+	crash_point(CP_WRITE_OBJECT);
 	if (r == 0)
 		r = mark_written(f, run.start, run.end);
+	crash_point(CP_WRITE_MARKED);
 	end_ssd_write(f);
 	return r;
 }
@@ -368,7 +372,9 @@ static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *
 	if (f->attr_owned)
 		tfile_set_mtime_locked(f);
 	pthread_mutex_unlock(&f->lock);
+	crash_point(CP_WRITE_SRC_BEGUN);
 	r = write_full(f->src_fd, data, end - start, start);
+	crash_point(CP_WRITE_SRC_DONE);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
 		if (end > f->size) {

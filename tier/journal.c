@@ -17,6 +17,7 @@
 #define FILE_MAGIC "HFSJRNL1"
 #define FRAME_MAGIC 0x4d524648u /* "HFRM" */
 #define FRAME_HEADER 48u
+#define FRAME_MORE 0x80000000u /* in the field of the payload bytes: the batch goes on */
 #define ENTRY_HEADER 8u
 #define VERSION 1u
 #define PATH_BYTES_MAX 4096u
@@ -31,6 +32,7 @@ struct journal {
 	uint64_t batch_seq; /* of the first frame of this batch */
 	int batch_error;
 	bool broken;
+	bool wrapped; /* the last frame went to the start of the file */
 };
 
 /* ---- little-endian ------------------------------------------------------------------------ */
@@ -113,6 +115,7 @@ static int initialise(struct journal *j, int dir_fd)
 		return neg_errno();
 	int r = write_zeros(j);
 
+	crash_point(CP_JOURNAL_ZEROED);
 	if (r == 0)
 		r = write_header(j);
 	if (r == 0 && (fsync(j->fd) < 0 || fsync(dir_fd) < 0))
@@ -281,19 +284,19 @@ uint64_t journal_room(const struct journal *j)
 }
 
 /* ---- frames ------------------------------------------------------------------------------- */
-static void seal(struct journal *j, uint64_t seq)
+static void seal(struct journal *j, uint64_t seq, bool more)
 {
 	char *h = j->buf;
 
 	put_le(h, FRAME_MAGIC, 4);
-	put_le(h + 4, j->fill, 4);
+	put_le(h + 4, j->fill | (more ? FRAME_MORE : 0), 4);
 	put_le(h + 8, seq, 8);
 	memcpy(h + 16, j->head.id, 16);
 	put_le(h + 32, XXH3_64bits(h + FRAME_HEADER, j->fill), 8);
 	put_le(h + 40, XXH3_64bits(h, 40), 8);
 }
 
-static int write_frame(struct journal *j)
+static int write_frame(struct journal *j, bool more)
 {
 	uint64_t bytes = frame_bytes(j->fill), skipped = 0;
 
@@ -306,7 +309,7 @@ static int write_frame(struct journal *j)
 	if (journal_used(j) + skipped + bytes > journal_size(j))
 		return -ENOSPC;
 	memset(j->buf + FRAME_HEADER + j->fill, 0, bytes - FRAME_HEADER - j->fill);
-	seal(j, j->head.next_seq);
+	seal(j, j->head.next_seq, more);
 	int r = write_full(j->fd, j->buf, bytes, j->head.offset);
 
 	if (r < 0)
@@ -315,6 +318,7 @@ static int write_frame(struct journal *j)
 	j->head.next_seq++;
 	atomic_fetch_add(&j->used, skipped + bytes);
 	j->fill = 0;
+	j->wrapped = skipped > 0;
 	return 0;
 }
 
@@ -344,10 +348,14 @@ int journal_end(struct journal *j)
 {
 	if (j->batch_error)
 		return j->batch_error;
-	int r = write_frame(j);
+	int r = write_frame(j, false);
 
+	if (j->wrapped)
+		crash_point(CP_JOURNAL_WRAPPED);
+	crash_point(CP_JOURNAL_WRITTEN);
 	if (r == 0 && !SABOTAGED(5) && fdatasync(j->fd) < 0)
 		r = neg_errno();
+	crash_point(CP_JOURNAL_FLUSHED);
 	return r < 0 ? fail(j, r) : 0;
 }
 
@@ -373,12 +381,13 @@ static char *entry_begin(struct journal *j, uint32_t len)
 		return NULL;
 	assert(need <= JOURNAL_FRAME_MAX);
 	if (j->fill + need > JOURNAL_FRAME_MAX) {
-		int r = write_frame(j);
+		int r = write_frame(j, true);
 
 		if (r < 0) {
 			fail(j, r);
 			return NULL;
 		}
+		crash_point(CP_JOURNAL_SPLIT);
 	}
 	return j->buf + FRAME_HEADER + j->fill + ENTRY_HEADER;
 }
@@ -656,8 +665,14 @@ static uint64_t read_entry(const char *p, const char *end, struct journal_entry 
 	return c.bad || !e->file_id ? 0 : ENTRY_HEADER + round_up_u64(len, 8);
 }
 
+struct frame {
+	uint64_t at; /* where it is in the file */
+	uint32_t payload;
+	bool more;
+};
+
 /* Is there the frame number head.next_seq at `offset`? Then it is in buf. */
-static int read_frame(struct journal *j, uint64_t offset, uint32_t *ret_payload)
+static int read_frame(struct journal *j, uint64_t offset, struct frame *ret)
 {
 	if (offset + JBLOCK > j->size)
 		return 0;
@@ -666,7 +681,8 @@ static int read_frame(struct journal *j, uint64_t offset, uint32_t *ret_payload)
 	if (r < 0)
 		return r;
 	const char *h = j->buf;
-	uint64_t payload = get_le(h + 4, 4), bytes = frame_bytes(payload);
+	bool more = get_le(h + 4, 4) & FRAME_MORE;
+	uint64_t payload = get_le(h + 4, 4) & ~(uint64_t)FRAME_MORE, bytes = frame_bytes(payload);
 
 	if (get_le(h, 4) != FRAME_MAGIC || get_le(h + 8, 8) != j->head.next_seq ||
 	    memcmp(h + 16, j->head.id, 16) || get_le(h + 40, 8) != XXH3_64bits(h, 40) ||
@@ -677,7 +693,7 @@ static int read_frame(struct journal *j, uint64_t offset, uint32_t *ret_payload)
 		return r;
 	if (get_le(h + 32, 8) != XXH3_64bits(h + FRAME_HEADER, payload))
 		return 0;
-	*ret_payload = (uint32_t)payload;
+	*ret = (struct frame){ .at = offset, .payload = (uint32_t)payload, .more = more };
 	return 1;
 }
 
@@ -688,7 +704,7 @@ static int replay_frame(struct journal *j, uint32_t payload,
 	const char *p = j->buf + FRAME_HEADER, *end = p + payload;
 
 	while (p < end) {
-		e->frame = j->head.next_seq;
+		e->frame = j->head.next_seq - 1;
 		uint64_t len = read_entry(p, end, e, path);
 		int r = len ? fn(arg, e) : -EUCLEAN;
 
@@ -699,29 +715,54 @@ static int replay_frame(struct journal *j, uint32_t payload,
 	return 0;
 }
 
+/* The frame behind the head, or at the start of the file; the head moves behind it. */
+static int next_frame(struct journal *j, struct frame *ret)
+{
+	uint64_t at = j->head.offset, skipped = 0;
+	int r = read_frame(j, at, ret);
+
+	if (r == 0 && at != JBLOCK) {
+		skipped = j->size - at;
+		r = read_frame(j, JBLOCK, ret);
+	}
+	if (r <= 0)
+		return r;
+	j->head.offset = ret->at + frame_bytes(ret->payload);
+	j->head.next_seq++;
+	atomic_fetch_add(&j->used, skipped + frame_bytes(ret->payload));
+	return 1;
+}
+
+/* Behind the last frame that ends a batch. */
+static int find_end(struct journal *j, uint64_t *ret_seq)
+{
+	struct journal_pos start = j->head;
+	struct frame frame;
+	int r;
+
+	*ret_seq = start.next_seq;
+	while ((r = next_frame(j, &frame)) > 0)
+		if (!frame.more)
+			*ret_seq = j->head.next_seq;
+	journal_rewind(j, &start);
+	return r;
+}
+
 static int replay_frames(struct journal *j, int (*fn)(void *arg, const struct journal_entry *e),
 			 void *arg, struct journal_entry *e, char *path, uint64_t *ret_frames)
 {
-	for (;;) {
-		uint64_t at = j->head.offset, skipped = 0;
-		uint32_t payload;
-		int r = read_frame(j, at, &payload);
+	struct frame frame;
+	uint64_t end;
+	int r = find_end(j, &end);
 
-		if (r == 0 && at != JBLOCK) {
-			skipped = j->size - at;
-			at = JBLOCK;
-			r = read_frame(j, at, &payload);
-		}
+	while (r >= 0 && j->head.next_seq < end) {
+		r = next_frame(j, &frame);
 		if (r <= 0)
-			return r;
-		r = replay_frame(j, payload, fn, arg, e, path);
-		if (r < 0)
-			return r;
-		j->head.offset = at + frame_bytes(payload);
-		j->head.next_seq++;
-		atomic_fetch_add(&j->used, skipped + frame_bytes(payload));
+			return r < 0 ? r : -EIO; /* it was there a moment ago */
+		r = replay_frame(j, frame.payload, fn, arg, e, path);
 		++*ret_frames;
 	}
+	return r;
 }
 
 int journal_replay(struct journal *j, int (*fn)(void *arg, const struct journal_entry *e),

@@ -10,16 +10,18 @@
  *   block 0   header: magic "HFSJRNL1", u32 version, u32 0, u64 file size, 16 bytes journal id,
  *             u64 XXH3 of the 40 bytes before it
  *   then      frames, each at a multiple of 4096, padded with zeros to one:
- *             0  u32 magic "HFRM"   4  u32 payload bytes   8  u64 sequence number
+ *             0  u32 magic "HFRM"   4  u32 payload bytes, bit 31: the batch goes on
+ *                                   8  u64 sequence number
  *             16 16 bytes journal id                        32 u64 XXH3 of the payload
  *             40 u64 XXH3 of bytes 0..39                    48 payload: entries
  *             entry: u8 type, u8[3] 0, u32 bytes, then so many bytes, padded to 8
  *
  * A frame is valid if magic, id and both sums fit and its number is its predecessor's + 1. The one
  * after a frame is behind it, or, if there is no valid one, at the first block (the log wrapped).
- * Replay starts at the position which the catalog names and ends at the first frame that is not
- * valid: frames are written in order and each batch is flushed before anybody is told, so what is
- * behind a torn frame was never acknowledged.
+ * Replay starts at the position which the catalog names and ends before the first batch of which a
+ * frame is not valid: frames are written in order and each batch is flushed before anybody is told,
+ * so what is behind a torn frame was never acknowledged. A batch counts whole or not at all: a row
+ * without its groups would be a size without the data.
  * A frame may be overwritten only after a checkpoint whose position is behind it is durable.
  * Frames behind a torn one may still be whole on the disk: so a journal is never written to again
  * after a crash or a failed batch; the next one is a new file (the other slot) with a new id.
@@ -93,7 +95,7 @@ struct journal_entry {
 	uint32_t len;
 };
 /*
- * Calls fn for every entry of every valid frame from the position on, in order; the position is
+ * Calls fn for every entry of every whole batch from the position on, in order; the position is
  * then behind the last one. A frame whose sums fit but whose entries make no sense: -EUCLEAN.
  */
 int journal_replay(struct journal *j, int (*fn)(void *arg, const struct journal_entry *e),

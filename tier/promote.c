@@ -103,6 +103,7 @@ static int install_run(struct tfile *f, const char *buf, uint64_t base, unsigned
 
 	if (r < 0)
 		return r;
+	crash_point(CP_PROMOTE_OBJECT);
 	pthread_mutex_lock(&f->lock);
 	r = tfile_written_locked(f, base + b * BLOCK_BYTES, base + e * BLOCK_BYTES, BLOCK_CLEAN);
 	pthread_mutex_unlock(&f->lock);
@@ -139,6 +140,7 @@ static int install(struct tfile *f, const char *buf, uint64_t base, uint64_t mas
 		pthread_mutex_lock(&f->lock);
 		add_sum_locked(f, buf, base, done, had_none);
 		pthread_mutex_unlock(&f->lock);
+		crash_point(CP_PROMOTE_CLEAN);
 	}
 	return r;
 }
@@ -248,6 +250,7 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	if (!buf)
 		return -ENOMEM;
 	r = read_src_blocks(f, buf, base, mask);
+	crash_point(CP_PROMOTE_READ);
 	return r < 0 ? r : install_if_unchanged(f, buf, base, mask, token, ret_bytes);
 }
 

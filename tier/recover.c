@@ -116,6 +116,7 @@ static void settle_extent(struct settling *s, const struct map_group *g, unsigne
 		return;
 	clean = differing(s, g, w, clean);
 	set_extent(s, g, w, clean, BLOCK_DIRTY);
+	crash_point(CP_SETTLE_EXTENT);
 	s->dirtied |= clean != 0;
 }
 
@@ -274,6 +275,7 @@ void recover_tail(struct tfile *f)
 		return; /* the next user does it */
 	int r = zero_past_end(f, size, base + BLOCK_BYTES);
 
+	crash_point(CP_SETTLE_TAIL);
 	range_unlock(&f->ranges, &range);
 	if (r < 0)
 		volume_error(f->v, f, r, "cannot zero the end of the SSD copy");
@@ -418,8 +420,10 @@ static void sweep_object(struct volume *v, int dir_fd, const char *name)
 	int r = catalog_find_id(v->cat, id, &row);
 
 	if (r == -ENOENT) {
-		if (!known && !volume_id_in_memory(v, id))
+		if (!known && !volume_id_in_memory(v, id)) {
 			(void)object_remove(v, id);
+			crash_point(CP_SWEEP_ORPHAN);
+		}
 	} else if (r == 0) {
 		check_space(v, &row, &st);
 		cat_file_release(&row);
@@ -476,8 +480,10 @@ static void look_for_row(struct volume *v, const struct cat_file *row)
 
 	/* Row and object go with the next burial, which syncs SRC before if there is dirty data: a
 	 * power cut may bring the name back. */
-	if (f && !tfile_in_use(f))
+	if (f && !tfile_in_use(f)) {
 		gone_from_src(f);
+		crash_point(CP_SWEEP_GONE);
+	}
 	tfile_put(f);
 }
 

@@ -112,7 +112,10 @@ static int apply_data(struct replay *p, const struct journal_entry *e)
 		return 0;
 	int r = open_object(p, e->file_id);
 
-	return r < 0 ? r : write_full(p->fd, e->data, e->len, e->off);
+	if (r == 0)
+		r = write_full(p->fd, e->data, e->len, e->off);
+	crash_point(CP_REPLAY_DATA);
+	return r;
 }
 
 static int apply_file(struct replay *p, const struct journal_entry *e)
@@ -175,9 +178,11 @@ static int in_transaction(struct volume *v, void *arg)
 		r = journal_replay(old, apply, p, &p->frames);
 	}
 
+	crash_point(CP_REPLAY_APPLIED);
 	/* Nobody is told before the data is where the rows say it is. */
 	if (r == 0 && p->frames && syncfs(v->objects_fd) < 0)
 		r = neg_errno();
+	crash_point(CP_REPLAY_SYNCED);
 	return r < 0 ? r : name_journal(v);
 }
 
@@ -201,12 +206,16 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 
 	if (v->old_journal)
 		r = journal_replay(v->old_journal, learn, &p.horizons, &p.frames);
+	crash_point(CP_REPLAY_LEARNED);
 	if (r == 0)
 		r = create_journal(v, !pos->slot);
+	crash_point(CP_REPLAY_CREATED);
 	if (r == 0)
 		r = catalog_run(v, in_transaction, &p);
+	crash_point(CP_REPLAY_NAMED);
 	if (r == 0) {
 		(void)journal_remove(v->dir_fd, pos->slot);
+		crash_point(CP_REPLAY_REMOVED);
 		if (p.frames)
 			volume_log(v, 6, "replayed %llu frames of the journal",
 				   (unsigned long long)p.frames);

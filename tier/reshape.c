@@ -164,13 +164,18 @@ static int truncate_down(struct tfile *f, uint64_t size)
 	pthread_mutex_unlock(&f->lock);
 	int r = journaled ? 0 : cut_src(f, size);
 
+	if (!journaled)
+		crash_point(CP_CUT_SRC);
 	if (r == 0)
 		r = cut_map(f, size, journaled);
+	crash_point(CP_CUT_MAP);
 	if (r == 0 && journaled)
 		r = commit_file(f);
+	crash_point(CP_CUT_COMMITTED);
 	/* On failure the cut stays pending: the file reads as cut, SRC follows later. */
 	if (r == 0 && journaled)
 		r = redo_cut(f);
+	crash_point(CP_CUT_REDONE);
 	return r < 0 ? r : zero_past_end(f, size, round_up_u64(size, BLOCK_BYTES));
 }
 
@@ -178,8 +183,10 @@ static int truncate_up(struct tfile *f, uint64_t size)
 {
 	int r = zero_past_end(f, tfile_size(f), size);
 
+	crash_point(CP_GROW_ZEROED);
 	if (r == 0)
 		r = cut_src(f, size);
+	crash_point(CP_GROW_SRC);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);
@@ -271,6 +278,7 @@ static int zero_on_ssd(struct tfile *f, uint64_t off, uint64_t end)
 	 * would bring back what SRC had before it. */
 	int synced = any_dirty(f, off, end) ? sync_src_data(f) : 0;
 
+	crash_point(CP_PUNCH_SYNCED);
 	if (synced < 0)
 		return synced;
 	if (first > last) /* within one block */
@@ -299,8 +307,10 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 		r = zero_past_end(f, tfile_size(f), off + len);
 	if (r == 0)
 		r = reshape_src(f, mode, off, len);
+	crash_point(CP_PUNCH_SRC);
 	if (r == 0 && zeroes)
 		r = zero_on_ssd(f, off, off + len);
+	crash_point(CP_PUNCH_FORGOTTEN);
 	range_unlock(&f->ranges, &range);
 	pthread_mutex_unlock(&f->src_mutex);
 	return r;

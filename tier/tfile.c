@@ -588,6 +588,7 @@ static int load_and_settle(struct tfile *f)
 	adopt_accounts_locked(f);
 	pthread_mutex_unlock(&f->lock);
 	r = recover_settle_map(f, f->obj_fd);
+	crash_point(CP_SETTLE_LOADED);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
 		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->truncate_pending);

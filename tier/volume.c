@@ -214,23 +214,35 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	 * whoever reads it now relies on it. */
 	if (r == 0 && v->unclean && syncfs(v->objects_fd) < 0)
 		r = neg_errno();
+	crash_point(CP_MOUNT_SYNCED);
 	if (r == 0)
 		r = room_init(v);
 	if (r == 0)
 		r = replay_journal(v, error, error_size);
 	if (r == 0)
 		r = recover_volume(v);
+	crash_point(CP_MOUNT_RECOVERED);
 	if (r == 0)
 		r = room_set_cap(v, error, error_size);
 	if (r == 0)
 		r = catalog_run(v, mark_open, &o);
+	crash_point(CP_MOUNT_MARKED);
 	if (r < 0 && !*error)
 		snprintf(error, error_size, "%s: cannot open the volume: %s", v->dir_path,
 			 strerror(-r));
 	return r;
 }
 
-static void drop_everything(struct volume *v)
+static void drop_promotions(struct volume *v)
+{
+	for (; v->promote_count; v->promote_count--) {
+		tfile_put(v->promote_queue[v->promote_head].file);
+		v->promote_head = (v->promote_head + 1) % PROMOTE_QUEUE_MAX;
+	}
+}
+
+/* No file stays in memory, and none of the objects that nothing in the catalog speaks of. */
+static void drop_files(struct volume *v)
 {
 	struct file_list *lists[] = { &v->changed, &v->uncheckpointed, &v->dirty,
 				      &v->garbage };
@@ -241,12 +253,13 @@ static void drop_everything(struct volume *v)
 			file_list_remove(v, lists[i], f);
 			tfile_put(f);
 		}
-	for (; v->promote_count; v->promote_count--) {
-		tfile_put(v->promote_queue[v->promote_head].file);
-		v->promote_head = (v->promote_head + 1) % PROMOTE_QUEUE_MAX;
-	}
+	drop_promotions(v);
 	volume_drop_idle(v, 0);
-	while (v->graves) { /* rows and objects stay; the next mount finds them stale */
+}
+
+static void drop_graves(struct volume *v)
+{
+	while (v->graves) { /* rows and objects stay; the next mount finds them */
 		struct grave *g = v->graves;
 
 		v->graves = g->next;
@@ -281,7 +294,8 @@ int volume_open(struct src *src, const char *ssd_path, const struct volume_optio
 	memcpy(v->id, l.id, sizeof(v->id));
 	r = open_catalog(v, ret_error, error_size);
 	if (r < 0) {
-		drop_everything(v);
+		drop_files(v);
+		drop_graves(v);
 		volume_free(v);
 		return r;
 	}
@@ -332,23 +346,31 @@ static void settle_all(struct volume *v)
 
 int volume_close(struct volume *v)
 {
+	drop_promotions(v); /* the last users of files that are gone: these are buried below */
 	settle_all(v);
+	crash_point(CP_UMOUNT_SETTLED);
 
 	/* Burials first, so that the checkpoint has all and the journal is left empty. */
 	int r = bury_step(v);
+
+	crash_point(CP_UMOUNT_BURIED);
 	int committed = checkpoint(v);
 
+	crash_point(CP_UMOUNT_COMMITTED);
 	if (r == 0)
 		r = committed;
 	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
+	crash_point(CP_UMOUNT_RECLAIMED);
+	drop_files(v);
 	/* After a clean mark nobody looks for space that was not released after all, or for objects
 	 * that came back. */
 	if (r == 0 && syncfs(v->objects_fd) < 0)
 		r = neg_errno();
-	/* What is not settled or swept yet since a crash is for the next mount to do. */
-	if (r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping))
+	/* What is not settled, swept or buried yet is for the next mount to do. */
+	if (r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) && !v->graves)
 		r = catalog_run(v, mark_clean, NULL);
-	drop_everything(v);
+	crash_point(CP_UMOUNT_MARKED);
+	drop_graves(v);
 	volume_free(v);
 	return r;
 }

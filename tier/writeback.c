@@ -114,6 +114,7 @@ static int write_extent(struct pass *p, uint64_t base)
 	/* In the list in any case: abandon_pass() takes the marks back. */
 	if (r == 0)
 		r = write_blocks(p, base, dirty, size);
+	crash_point(CP_WB_EXTENT);
 	p->extents[p->n++] = (struct wb_extent){ .index = base / GROUP_BYTES,
 						 .word = w,
 						 .sum = r < 0 ? 0 : sum_blocks(p, base, present) };
@@ -155,9 +156,13 @@ static bool covers_all_locked(const struct tfile *f)
 	return true;
 }
 
-/* A hole at the end of the file: no block of it was written, but the size is that of the mount.
- * Under a reservation of everything, so that no write to SRC behind it is cut off again. */
-static int grow_src(struct tfile *f)
+/*
+ * A hole at the end of the file: no block of it was written, but the size is that of the mount, as
+ * it was when everything dirty was in this pass: after a crash SRC's size must not stand for data
+ * that was appended since. Under a reservation of everything, so that no write to SRC behind it is
+ * cut off again.
+ */
+static int grow_src(struct tfile *f, uint64_t size)
 {
 	struct range all;
 	struct stat st;
@@ -165,11 +170,9 @@ static int grow_src(struct tfile *f)
 
 	if (fstat(f->src_fd, &st) < 0)
 		return neg_errno();
-	if ((uint64_t)st.st_size >= tfile_size(f))
+	if ((uint64_t)st.st_size >= size)
 		return 0;
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
-	uint64_t size = tfile_size(f);
-
 	if (fstat(f->src_fd, &st) < 0)
 		r = neg_errno();
 	else if ((uint64_t)st.st_size < size && ftruncate(f->src_fd, (off_t)size) < 0)
@@ -186,16 +189,18 @@ static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
 	bool last = covers_all_locked(f);
 	struct timespec tv[2] = { { .tv_nsec = UTIME_OMIT }, f->mtime };
 	bool set_times = last && f->attr_owned;
+	uint64_t size = f->size;
 	uint64_t src_upto = f->src_wseq;
 
 	*ret_mtime_seq = set_times ? f->mtime_seq : UINT64_MAX;
 	pthread_mutex_unlock(&f->lock);
-	int r = last ? grow_src(f) : 0;
+	int r = last ? grow_src(f, size) : 0;
 
 	if (r < 0)
 		return r;
 	if (set_times && futimens(f->src_fd, tv) < 0)
 		return neg_errno();
+	crash_point(CP_WB_TIMES);
 	if (!SABOTAGED(3) && (last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0) {
 		r = neg_errno();
 		tfile_sync_error(f, r);
@@ -331,10 +336,12 @@ static int run_pass(struct pass *p, uint64_t budget)
 		r = write_extents(p, f->wb_cursor, budget);
 	if (r == 0)
 		r = settle_src(p, &mtime_seq);
+	crash_point(CP_WB_SYNCED);
 	if (r == 0)
 		finish_pass(p, mtime_seq);
 	else
 		abandon_pass(p);
+	crash_point(CP_WB_CLEAN);
 	src_writeback_end(f);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0 && f->src_sseq + 1 == f->src_wseq && !tfile_dirty_locked(f))

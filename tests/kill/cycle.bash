@@ -11,7 +11,7 @@ KR_BIN=$HFS_ROOT/build/crash
 KR_KEEP=$HFS_ROOT/build/kill/failed
 KR_FRESH=48	# cycles between two new pairs of filesystems
 KR_SRC_SIZE=160M
-KR_SSD_SIZE=96M
+KR_SSD_SIZE=${KR_SSD_SIZE:-96M}
 
 snapshot=0
 kr_passed=0 kr_failed=0 kr_twice=0 kr_littered=0
@@ -78,6 +78,7 @@ kr_set_up() {
 	trap 'exit 130' INT TERM HUP
 	SRC=$TOP/src SSD=$TOP/ssd MNT=$TOP/mnt
 	mkdir "$SRC" "$SSD" "$MNT"
+	kr_bare=$(stat -c %D "$MNT")
 	mkfifo "$TOP/silence"
 	exec {kr_silence}<>"$TOP/silence"
 }
@@ -137,13 +138,15 @@ kr_unload() {
 # kr_bury: the daemon has ended; its mount goes. Users of the dead mount keep what they have open.
 kr_bury() {
 	hfs_wait_exit || return
-	while mountpoint -q "$MNT" || [ "$(stat -c %i "$MNT" 2>&1 >/dev/null)" ]; do
+	# Not even a dead mount may hang.
+	until [ "$(timeout 10 stat -c %D "$MNT" 2>/dev/null)" = "$kr_bare" ]; do
 		umount -l "$MNT" || return
 	done
 }
 
 kr_kill() {
-	kill -KILL "$HFS_PID" 2>/dev/null	# it may have ended by itself: somebody else judges that
+	unset HFS_CRASH_POINT HFS_CRASH_ARMED	# of points.sh
+	[ -z "$HFS_PID" ] || kill -KILL "$HFS_PID" 2>/dev/null	# it may have ended by itself: somebody else judges that
 	kr_bury
 }
 
@@ -210,7 +213,7 @@ kr_garbage='holds nothing committed -> would remove it$|gone from SRC -> would m
 
 # shellcheck disable=SC2317 # hfs_wait_until calls it
 kr_recovered() {
-	hfs_true '.mounts[0].recovering | not'
+	[ "$(hfs_json '.mounts[0].recovering' 2>/dev/null)" = false ]
 }
 
 # kr_check IS_RECOVERED: hybridfs check finds nothing, or, after a short mount, only garbage.

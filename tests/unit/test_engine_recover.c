@@ -3,6 +3,7 @@
 #include <sys/xattr.h>
 
 #include "tests/unit/engine_fixture.h"
+#include "tier/snapshot.h"
 
 /* Space was released, or an object removed, and the SSD has not been synced since. */
 static bool released_unsynced;
@@ -355,6 +356,140 @@ static void no_hole_in_an_append_after_crash(void)
 	end();
 }
 
+/* ---- a batch of several frames ------------------------------------------------------------ */
+#define BATCH_FILES 6
+#define BATCH_BYTES (SNAPSHOT_DATA_BLOCKS * BLOCK_BYTES) /* of each; it rides in the journal */
+
+static struct tfile *batch_file(int i)
+{
+	char path[320];
+
+	snprintf(path, sizeof(path), "%s/b%d", src_dir, i);
+	put_src(path, 'A', 0, 0);
+	struct tfile *f = get(path);
+
+	CHECK_EQ(tfile_use(f, true), 0);
+	return f;
+}
+
+static void *commit_batch(void *arg)
+{
+	struct gate *g = arg;
+	struct tfile *files[BATCH_FILES];
+
+	for (int i = 0; i < BATCH_FILES; i++) {
+		files[i] = batch_file(i);
+		write_at(files[i], 'B', 0, BATCH_BYTES);
+	}
+	gates[C_PWRITE] = g; /* of the second frame */
+	gate_skips[C_PWRITE] = 1;
+	(void)commit_files(v, files, BATCH_FILES);
+	return NULL;
+}
+
+static void crash_in_batch(void *arg)
+{
+	struct gate g = { 0 };
+
+	(void)arg;
+	if (!open_volume())
+		return;
+	(void)start(commit_batch, &g);
+	CHECK(wait_for(&g.reached));
+	crash();
+}
+
+static void batch_counts_whole_or_not_at_all(void)
+{
+	begin(4096);
+	CHECK_EQ(unit_child(crash_in_batch, NULL), CRASHED);
+	if (open_volume()) {
+		for (int i = 0; i < BATCH_FILES; i++) {
+			struct tfile *f = batch_file(i);
+
+			CHECK_EQ(tfile_size(f), 0);
+			unuse(f);
+		}
+		close_volume();
+	}
+	end();
+}
+
+/*
+ * A write-back pass and an append that comes at any moment of it (SRC's stats serve as moments):
+ * SRC must not get the new size without the data, for a crash would show zeros then.
+ */
+static struct {
+	struct gate gate;
+	unsigned skips;
+} pass;
+
+static void *one_pass(void *arg)
+{
+	struct tfile *f = use();
+	uint64_t bytes;
+
+	(void)arg;
+	gates[C_FSTAT] = &pass.gate;
+	gate_skips[C_FSTAT] = pass.skips;
+	CHECK_EQ(writeback_file(f, 1u << 20, false, &bytes), 0);
+	gates[C_FSTAT] = NULL;
+	unuse(f);
+	return NULL;
+}
+
+static void src_is_not_grown_before_its_data(void)
+{
+	struct stat st;
+
+	for (unsigned skips = 0; skips < 5; skips++) {
+		begin(100);
+		pass.gate = (struct gate){ 0 };
+		pass.skips = skips;
+		if (!open_volume())
+			break;
+		struct tfile *f = use();
+
+		write_at(f, 'B', 0, 5000);
+		pthread_t t = start(one_pass, NULL);
+
+		if (wait_for(&pass.gate.reached))
+			write_at(f, 'C', 5000, 9000);
+		atomic_store(&pass.gate.open, true);
+		pthread_join(t, NULL);
+		CHECK_EQ(stat(src_file, &st), 0);
+		CHECK_EQ(src_byte(4999), 'B');
+		if (st.st_size > 5000)
+			CHECK_EQ(src_byte((uint64_t)st.st_size - 1), 'C');
+		unuse(f);
+		close_volume();
+		end();
+	}
+}
+
+/* Its last user is the promotion queue, which nobody works off any more. */
+static void umount_buries_what_waited_for_promotion(void)
+{
+	begin(1u << 20);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 8192);
+		CHECK_EQ(volume_commit(v), 0);
+		CHECK_EQ(tfile_promote_later(f, 512u << 10, 4096), 0);
+		unlink(src_file);
+		tfile_dead(f);
+		unuse(f);
+		close_volume();
+	}
+	if (open_volume()) {
+		CHECK(!v->unclean);
+		CHECK_EQ(catalog_files(), 0);
+		close_volume();
+	}
+	end();
+}
+
 UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	    space_is_released_before_the_clean_mark },
 	  { "replay_describes_objects", replay_describes_objects },
@@ -365,4 +500,7 @@ UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	  { "recovery_zeroes_the_tail_of_src_size", recovery_zeroes_the_tail_of_src_size },
 	  { "rows_of_gone_files_go_away", rows_of_gone_files_go_away },
 	  { "search_for_gone_files_outlives_a_mount", search_for_gone_files_outlives_a_mount },
-	  { "files_in_use_are_not_gone", files_in_use_are_not_gone })
+	  { "files_in_use_are_not_gone", files_in_use_are_not_gone },
+	  { "batch_counts_whole_or_not_at_all", batch_counts_whole_or_not_at_all },
+	  { "src_is_not_grown_before_its_data", src_is_not_grown_before_its_data },
+	  { "umount_buries_what_waited_for_promotion", umount_buries_what_waited_for_promotion })

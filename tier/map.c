@@ -107,7 +107,7 @@ static bool stored(uint64_t seq, uint64_t stored_seq)
 
 static bool group_idle(const struct map_group *g)
 {
-	return map_group_empty(g) && !g->intent_durable && !g->removal &&
+	return map_group_empty(g) && !g->intent_durable && !g->removal && !g->checkpointing &&
 	       stored(g->seq, g->committed_seq) && stored(g->seq, g->checkpoint_seq);
 }
 

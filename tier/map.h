@@ -16,6 +16,8 @@
  *             still say clean for it, so writing there counts as overwriting a clean block (I2),
  *             and its space is not released yet (I4)
  *   unsynced  present blocks whose data is not durable yet, neither in object nor journal (I1)
+ *   checkpointing  a checkpoint under way is going to store what this group was: it must not be
+ *             forgotten before the next one has stored what it is
  *   seq       the map's clock at the last change of the durable part; committed_seq and
  * checkpoint_seq are what
  *             of it journal or catalog, and the catalog, have (0 = no row of this group)
@@ -48,6 +50,7 @@ struct map_group {
 	uint64_t seq, committed_seq, checkpoint_seq;
 	uint8_t heat[CAT_EXTENTS_PER_GROUP];
 	bool intent, intent_durable, removal;
+	bool checkpointing;
 };
 
 _Static_assert(BLOCKS_PER_EXTENT == 64, "one bitmap word is one extent");

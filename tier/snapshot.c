@@ -106,6 +106,7 @@ static int copy_groups_locked(struct snapshot *s, bool journal)
 
 		if (!group_wanted(g, journal))
 			continue;
+		g->checkpointing |= !journal;
 		map_group_store(g, &s->groups[s->n_groups]);
 		s->group_seqs[s->n_groups++] = g->seq;
 	}
@@ -245,16 +246,19 @@ void snapshot_sync(struct volume *v, struct snapshot *s, unsigned n)
 }
 
 /* ---- noting ------------------------------------------------------------------------------- */
-static void note_groups_locked(struct snapshot *s, bool journal)
+/* newest: no later snapshot is durable already, which may have deleted the row since. */
+static void note_groups_locked(struct snapshot *s, bool journal, bool newest)
 {
 	for (unsigned i = 0; i < s->n_groups; i++) {
 		struct map_group *g = map_find(&s->f->map, s->groups[i].index);
 
 		if (!g)
 			continue;
-		if (!journal)
+		if (!journal) {
 			g->checkpoint_seq = max_u64(g->checkpoint_seq, s->group_seqs[i]);
-		if (s->group_seqs[i] <= g->committed_seq)
+			g->checkpointing = false;
+		}
+		if (!newest || s->group_seqs[i] <= g->committed_seq)
 			continue;
 		g->committed_seq = s->group_seqs[i];
 		g->intent_durable = g->intent && s->groups[i].flags & CAT_G_INTENT;
@@ -295,7 +299,7 @@ static void note_durable_locked(struct snapshot *s, bool journal)
 	else if (s->has_row && newest)
 		f->busy_durable = f->busy && s->row.flags & CAT_F_SRC_BUSY;
 	if (!s->skip && !s->row_only) {
-		note_groups_locked(s, journal);
+		note_groups_locked(s, journal, newest);
 		if (newest)
 			f->durable_dirty = s->dirty;
 		f->obj_sseq = max_u64(f->obj_sseq, s->obj_wseq);
@@ -319,6 +323,12 @@ static void note_failed_locked(struct snapshot *s, bool journal)
 {
 	struct tfile *f = s->f;
 
+	for (unsigned i = 0; !journal && i < s->n_groups; i++) {
+		struct map_group *g = map_find(&f->map, s->groups[i].index);
+
+		if (g)
+			g->checkpointing = false;
+	}
 	f->sync_wanted += s->n_data || s->sync;
 	map_all_changed(&f->map);
 	if (f->dead)

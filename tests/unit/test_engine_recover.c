@@ -356,6 +356,55 @@ static void no_hole_in_an_append_after_crash(void)
 	end();
 }
 
+/*
+ * A checkpoint is storing a group while a batch makes it empty: the next checkpoint must take it
+ * out of the catalog again, though nothing of it is left in memory.
+ */
+static void *checkpoint_slowly(void *arg)
+{
+	gates[C_SYNC] = arg; /* of the object: rows are copied, not stored */
+	CHECK_EQ(volume_commit(v), 0);
+	return NULL;
+}
+
+static void crash_after_punch_in_checkpoint(void *arg)
+{
+	struct gate g = { 0 };
+
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 8192);
+	CHECK_EQ(tfile_fsync(f, false), 0);
+	pthread_t t = start(checkpoint_slowly, &g);
+
+	CHECK(wait_for(&g.reached));
+	CHECK_EQ(tfile_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192), 0);
+	CHECK_EQ(tfile_fsync(f, false), 0);
+	atomic_store(&g.open, true);
+	pthread_join(t, NULL);
+	CHECK_EQ(volume_commit(v), 0);
+	crash();
+}
+
+static void punch_during_a_checkpoint_lasts(void)
+{
+	begin(65536);
+	CHECK_EQ(unit_child(crash_after_punch_in_checkpoint, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		CHECK_EQ(byte_at(f, 0), 0);
+		CHECK_EQ(byte_at(f, 8191), 0);
+		CHECK_EQ(byte_at(f, 8192), 'A');
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 /* ---- a batch of several frames ------------------------------------------------------------ */
 #define BATCH_FILES 6
 #define BATCH_BYTES (SNAPSHOT_DATA_BLOCKS * BLOCK_BYTES) /* of each; it rides in the journal */
@@ -501,6 +550,7 @@ UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	  { "rows_of_gone_files_go_away", rows_of_gone_files_go_away },
 	  { "search_for_gone_files_outlives_a_mount", search_for_gone_files_outlives_a_mount },
 	  { "files_in_use_are_not_gone", files_in_use_are_not_gone },
+	  { "punch_during_a_checkpoint_lasts", punch_during_a_checkpoint_lasts },
 	  { "batch_counts_whole_or_not_at_all", batch_counts_whole_or_not_at_all },
 	  { "src_is_not_grown_before_its_data", src_is_not_grown_before_its_data },
 	  { "umount_buries_what_waited_for_promotion", umount_buries_what_waited_for_promotion })

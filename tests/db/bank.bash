@@ -96,7 +96,7 @@ end_clients() {
 
 	touch "$TOP/stop"
 	for pid in ${client_pids[@]+"${client_pids[@]}"}; do
-		wait "$pid" || rc=1
+		hfs_wait_until hfs_gone "$pid" && hfs_reap "$pid" || [ $? -eq 127 ] || rc=1
 	done
 	client_pids=()
 	return "$rc"

@@ -88,4 +88,4 @@ postgres_check_offline() {
 
 # Lines of the server's log that must not be there after a crash. Who connects too early is refused.
 postgres_log_bad='PANIC|FATAL|ERROR|invalid page|corrupt|checksum'
-postgres_log_good='the database system is (starting up|not yet accepting connections|shutting down)|terminating connection due to administrator command'
+postgres_log_good='the database system is (starting up|not yet accepting connections|shutting down)|terminating [a-z ]+ due to administrator command'

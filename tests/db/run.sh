@@ -30,7 +30,7 @@ kept=$HFS_ROOT/build/db/failed
 src_size=640M
 ssd_size=160M
 scratch_size=40G
-cuts_of_recording=7
+cuts_of_recording=4	# so that 20 cuts see every line of option_sets
 # Blocks of 4 KiB, as the disk's: what a cut tears otherwise is torn on any filesystem.
 mkfs_options=(-q -F -m 0 -b 4096 -E 'lazy_itable_init=0,lazy_journal_init=0')
 
@@ -89,7 +89,7 @@ leave() {
 	server_kill
 	for pid in ${helpers[@]+"${helpers[@]}"} $HFS_PID; do
 		kill -KILL "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
+		hfs_wait_until hfs_gone "$pid"
 	done
 	hfs_clean_below "$TOP"
 	rm -rf --one-file-system "$TOP"
@@ -218,7 +218,7 @@ end_load() {
 	local rc=0
 
 	end_clients || rc=1
-	wait "${helpers[-1]}"
+	hfs_wait_until hfs_gone "${helpers[-1]}" || rc=1
 	unset 'helpers[-1]'
 	return "$rc"
 }
@@ -388,7 +388,8 @@ record() {
 	server_stop || rc=1
 	[ "$plain" = 1 ] || hfs_umount || rc=1
 	hfs_log_is_clean || rc=1
-	umount_images "$TOP/dev" && umount "$TOP/dev" && wait "$recorder" || rc=1
+	umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || rc=1
+	hfs_reap "$recorder" || [ $? -eq 127 ] || rc=1
 	helpers=()
 	rm -rf "$rec/live"
 	printf '%s\n' "$db" "$mount_options" "$variant" >"$rec/parameters"

@@ -70,8 +70,9 @@ server_stop() {
 	local signal=${db}_stop_signal rc=0
 
 	kill -s "${!signal}" "$server" && hfs_wait_until hfs_gone "$server" || return
-	wait "$server" || rc=$?
+	hfs_reap "$server" || rc=$?
 	server=
+	[ "$rc" -ne 127 ] || rc=0	# unknown
 	[ "$rc" -eq 0 ] || echo "$db ended with status $rc"
 	return "$rc"
 }
@@ -83,8 +84,8 @@ server_kill() {
 	[ -n "$server" ] || return 0
 	mapfile -t pids < <(echo "$server"; pgrep -P "$server")
 	kill -KILL "${pids[@]}" 2>/dev/null || :	# some may have died of it
-	wait "$server" 2>/dev/null || :
 	for pid in "${pids[@]}"; do hfs_wait_until hfs_gone "$pid"; done
+	hfs_reap "$server" || :
 	server=
 }
 

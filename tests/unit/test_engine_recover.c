@@ -14,6 +14,12 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 	return (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 
+int unlinkat(int fd, const char *path, int flags)
+{
+	released_unsynced = true;
+	return (int)syscall(SYS_unlinkat, fd, path, flags);
+}
+
 int syncfs(int fd)
 {
 	released_unsynced = false;
@@ -230,6 +236,23 @@ static void space_is_released_before_the_clean_mark(void)
 		CHECK_EQ(volume_commit(v), 0);
 		CHECK_EQ(reclaim_file(f), 0);
 		CHECK(released_unsynced);
+		unuse(f);
+		close_volume();
+		CHECK(!released_unsynced);
+	}
+	end();
+}
+
+/* The same of the object of a file that has nothing on the SSD any more. */
+static void objects_are_removed_before_the_clean_mark(void)
+{
+	begin(8192);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 8192);
+		CHECK_EQ(volume_commit(v), 0);
+		CHECK_EQ(demote(f), 0);
 		unuse(f);
 		close_volume();
 		CHECK(!released_unsynced);
@@ -541,6 +564,8 @@ static void umount_buries_what_waited_for_promotion(void)
 
 UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	    space_is_released_before_the_clean_mark },
+	  { "objects_are_removed_before_the_clean_mark",
+	    objects_are_removed_before_the_clean_mark },
 	  { "replay_describes_objects", replay_describes_objects },
 	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
 	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },

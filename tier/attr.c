@@ -14,6 +14,19 @@
 
 #include "tier/internal.h"
 
+static void log_conflict_locked(struct tfile *f, const struct src_stamp *now)
+{
+	struct timespec is = ns_timespec(now->mtime_ns), was = ns_timespec(f->stamp.mtime_ns);
+
+	volume_log(f->v, 4,
+		   "%s: SRC was changed by somebody else (size %llu, was %llu; mtime "
+		   "%lld.%09ld, was %lld.%09ld) while newer data waits on the SSD; both are kept "
+		   "(flush --force writes the SSD's)",
+		   f->path ? f->path : "(no path)", (unsigned long long)now->size,
+		   (unsigned long long)f->stamp.size, (long long)is.tv_sec, is.tv_nsec,
+		   (long long)was.tv_sec, was.tv_nsec);
+}
+
 static struct src_stamp stamp_of(const struct stat *st)
 {
 	return (struct src_stamp){ .size = (uint64_t)st->st_size,
@@ -66,10 +79,7 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 			f->conflict = true;
 			atomic_fetch_add(&f->v->conflicts, 1);
 			tfile_changed_locked(f);
-			volume_log(f->v, 4,
-				   "%s: SRC was changed by somebody else while newer data waits on "
-				   "the SSD; both are kept (flush --force writes the SSD's)",
-				   f->path ? f->path : "(no path)");
+			log_conflict_locked(f, &now);
 		}
 		return false;
 	}
@@ -187,8 +197,16 @@ static void look_at_src(struct tfile *f)
 		f->v->env.invalidate(f->v->env.ctx, &f->key);
 }
 
+/* What the SSD has of a file is known when its map is loaded; a change of ours that came before
+ * could hide one of somebody else's. */
 static bool has_copies(struct tfile *f)
 {
+	pthread_mutex_lock(&f->lock);
+	bool unknown = f->row && !f->map_loaded;
+
+	pthread_mutex_unlock(&f->lock);
+	if (unknown)
+		(void)tfile_load_map(f); /* its errors are logged and counted there */
 	pthread_mutex_lock(&f->lock);
 	bool yes = f->map.present_blocks || tfile_dirty_locked(f);
 

@@ -36,6 +36,54 @@ static void change_while_unmounted_is_seen(void)
 	end();
 }
 
+/* I9. The first thing that happens to the file is a change of ours, before its map is read. */
+static void change_while_unmounted_is_seen_before_ours(void)
+{
+	begin(256 << 10);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 256 << 10);
+		unuse(f);
+		close_volume();
+	}
+	usleep(20000);
+	put_src(src_file, 'Z', 128 << 10, 4096);
+	if (open_volume()) {
+		struct tfile *f = get(src_file);
+
+		chmod_through_mount(f, 0600);
+		CHECK_EQ(tfile_use(f, true), 0);
+		CHECK_EQ(byte_at(f, 128 << 10), 'Z');
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+/* chmod of a file that nobody has used yet: what the SSD has of it stays. */
+static void own_change_before_the_map_is_read_drops_nothing(void)
+{
+	begin(256 << 10);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 256 << 10);
+		unuse(f);
+		close_volume();
+	}
+	if (open_volume()) {
+		struct tfile *f = get(src_file);
+
+		chmod_through_mount(f, 0600);
+		CHECK_EQ(tfile_use(f, true), 0);
+		CHECK_EQ(f->map.present_blocks, 64);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void dirty_change_while_unmounted_is_a_conflict(void)
 {
 	begin(256 << 10);
@@ -275,6 +323,10 @@ static void lost_object_does_not_zero_src(void)
 }
 
 UNIT_MAIN({ "change_while_unmounted_is_seen", change_while_unmounted_is_seen },
+	  { "change_while_unmounted_is_seen_before_ours",
+	    change_while_unmounted_is_seen_before_ours },
+	  { "own_change_before_the_map_is_read_drops_nothing",
+	    own_change_before_the_map_is_read_drops_nothing },
 	  { "dirty_change_while_unmounted_is_a_conflict",
 	    dirty_change_while_unmounted_is_a_conflict },
 	  { "own_change_does_not_hide_a_foreign_one",

@@ -98,6 +98,19 @@ read_at() {
 	hfs_umount
 }
 
+@test "promote of a directory that does not fit says so, and stops before it turns all over" {
+	local i
+
+	for i in 1 2 3 4 5 6 7 8; do hfs_fill "$SRC/file$i" 4M; done
+	hfs_mount size=24M
+	run -1 "$HYBRIDFS" promote "$MNT"
+	[[ $output == *": cannot promote all: No space left on device: "*"room for the last was made by the first"* ]]
+	[ "$(hfs_json '.mounts[0].promoted_bytes')" -lt $((29 << 20)) ]
+	run -1 "$HYBRIDFS" promote "$MNT"/file*
+	[[ $output == *"file8: not promoted: there is no room for all"* ]]
+	"$HYBRIDFS" promote "$MNT/file1" "$MNT/file2"
+}
+
 # ---- what programs see ------------------------------------------------------------------------
 
 @test "stat --json: the keys and types of the contract" {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "fs/cmd/client.h"
 #include "fs/cmd/cmd.h"
@@ -31,10 +32,14 @@ struct job {
 	uint64_t freed_bytes, queued_bytes, dirty_again_bytes;
 	uint64_t expected_bytes, passed_bytes; /* progress: of everything; of the files before */
 	bool stopped;			       /* by a signal */
+	/* promote: what the SSD held of the files of held_dev, each just promoted; it is too much. */
+	uint64_t held_bytes;
+	dev_t held_dev;
+	bool no_room;
 };
 
 /* What act() returns besides 0 (done, to be counted) and -errno. */
-#define JOB_TREE_DONE 1 /* a directory: nothing below it needs a visit; act() counted by itself */
+#define JOB_TREE_DONE 1 /* nothing more of this PATH needs a visit; act() counted by itself */
 #define JOB_FAILED    2 /* not done, and job_fail() was called */
 
 struct job_kind {

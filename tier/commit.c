@@ -11,9 +11,21 @@
  * Crash before (3) ends: the old state. After: the new one. README.md has the cases.
  * When the journal has no room for a batch, everything goes to the catalog instead (checkpoint.c).
  */
+#include <semaphore.h>
 #include <string.h>
 
 #include "tier/snapshot.h"
+
+/* A leader waits for the others half as long as a batch takes, at most so long. */
+#define GATHER_MAX_NS (SECOND_NS / 500)
+
+/* Who waits for a batch; on his stack. One semaphore each: nobody is woken for another's sake, and
+ * whoever is woken needs no lock to go on. */
+struct commit_waiter {
+	struct commit_waiter *next;
+	sem_t wake;
+	bool lead; /* not done yet: it is for him to run the batch */
+};
 
 /* ---- (3) the journal ---------------------------------------------------------------------- */
 #define ENTRY_OVERHEAD 64u
@@ -138,9 +150,13 @@ int commit_init(struct volume *v)
 {
 	pthread_mutex_init(&v->catalog_mutex, NULL);
 	pthread_mutex_init(&v->commit_mutex, NULL);
-	pthread_cond_init(&v->commit_done[0], NULL);
-	pthread_cond_init(&v->commit_done[1], NULL);
+	pthread_condattr_t monotonic;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&v->commit_idle, NULL);
+	pthread_cond_init(&v->commit_more, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	v->commit_next_gen = 1;
 	return 0;
 }
@@ -151,8 +167,7 @@ void commit_release(struct volume *v)
 	id_set_release(&v->dead_ids);
 	journal_close(v->journal);
 	pthread_cond_destroy(&v->commit_idle);
-	pthread_cond_destroy(&v->commit_done[1]);
-	pthread_cond_destroy(&v->commit_done[0]);
+	pthread_cond_destroy(&v->commit_more);
 	pthread_mutex_destroy(&v->commit_mutex);
 	pthread_mutex_destroy(&v->catalog_mutex);
 }
@@ -176,25 +191,28 @@ static int queue_locked(struct volume *v, struct tfile *f)
 	return 0;
 }
 
-/* Nobody leads now: one of those who wait for the next batch shall, or who wants to be alone. A
- * batch on its way through the catalog may have the same number, as far as waiting goes. */
+/* The lead goes to who wants to be alone, or to one of those who wait for the next batch. */
 static void give_up_lead_locked(struct volume *v)
 {
-	pthread_cond_t *next = &v->commit_done[v->commit_next_gen & 1];
+	struct commit_waiter *w = v->commit_waiters;
 
-	v->committing = false;
-	if (v->commit_detached)
-		pthread_cond_broadcast(next);
-	else
-		pthread_cond_signal(next);
-	pthread_cond_signal(&v->commit_idle);
+	if (v->commit_alone || !w) {
+		v->committing = false;
+		pthread_cond_signal(&v->commit_idle);
+		return;
+	}
+	v->commit_waiters = w->next;
+	w->lead = true;
+	sem_post(&w->wake);
 }
 
 void commit_lead(struct volume *v)
 {
 	pthread_mutex_lock(&v->commit_mutex);
+	v->commit_alone++;
 	while (v->committing)
 		pthread_cond_wait(&v->commit_idle, &v->commit_mutex);
+	v->commit_alone--;
 	v->committing = true;
 	pthread_mutex_unlock(&v->commit_mutex);
 }
@@ -206,55 +224,112 @@ void commit_unlead(struct volume *v)
 	pthread_mutex_unlock(&v->commit_mutex);
 }
 
-/* Run the next batch for everybody who has queued; commit_mutex held, dropped meanwhile. */
+static int64_t clock_ns(void)
+{
+	struct timespec t;
+
+	/* Not the owner's clock: this is about how long this machine's disk takes. */
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return timespec_ns(t);
+}
+
+/*
+ * With several writers those whose batch has just ended come back while the next one is being
+ * written, and are too late for it: there would be two half batches in turn. So the leader waits
+ * for as many as there were lately, for a moment; a single writer never waits.
+ */
+static void gather_locked(struct volume *v)
+{
+	int64_t until = clock_ns() + (v->commit_batch_ns / 2 < GATHER_MAX_NS ?
+					      v->commit_batch_ns / 2 : GATHER_MAX_NS);
+	struct timespec deadline = ns_timespec(until);
+
+	v->commit_gathering = true;
+	while (v->commit_callers < v->commit_expected && !v->commit_alone)
+		if (pthread_cond_timedwait(&v->commit_more, &v->commit_mutex, &deadline))
+			break;
+	v->commit_gathering = false;
+}
+
+static void note_batch_locked(struct volume *v, unsigned callers, int64_t took_ns)
+{
+	unsigned seen = callers + v->commit_callers;
+
+	v->commit_expected = v->commit_expected * 7 / 8;
+	if (v->commit_expected < seen)
+		v->commit_expected = seen;
+	v->commit_batch_ns = (3 * v->commit_batch_ns + took_ns) / 4;
+}
+
+/* No room: through the catalog, which takes all that is changed, these too. The lead is given up
+ * meanwhile, as the checkpoint takes it itself. */
+static void commit_to_catalog(struct volume *v, struct tfile **files, unsigned n, uint64_t gen)
+{
+	crash_point(CP_COMMIT_FULL);
+	int r = checkpoint(v);
+
+	if (r < 0)
+		volume_error(v, NULL, r, "cannot make changes durable");
+	set_results(files, n, gen, r);
+}
+
+/* Run the next batch for everybody who has queued; the lead and commit_mutex are ours, and are
+ * given up. */
 static void lead_locked(struct volume *v)
 {
+	gather_locked(v);
 	struct tfile **files = TAKE_PTR(v->commit_wanted);
-	unsigned n = v->commit_wanted_n;
+	struct commit_waiter *waiters = TAKE_PTR(v->commit_waiters);
+	unsigned n = v->commit_wanted_n, callers = v->commit_callers;
 	uint64_t gen = v->commit_next_gen++;
 
-	v->commit_wanted_n = v->commit_wanted_cap = 0;
+	v->commit_wanted_n = v->commit_wanted_cap = v->commit_callers = 0;
 	for (unsigned i = 0; i < n; i++)
 		files[i]->commit_queued = false;
-	v->committing = true;
 	pthread_mutex_unlock(&v->commit_mutex);
+	int64_t start = clock_ns();
 	int r = commit_to_journal(v, files, n, gen);
 
 	pthread_mutex_lock(&v->commit_mutex);
-	if (r < 0) {
-		/* No room: through the catalog, which takes all that is changed, these too. The
-		 * lead is given up meanwhile, as the checkpoint takes it itself. */
-		v->commit_detached++;
-		give_up_lead_locked(v);
-		pthread_mutex_unlock(&v->commit_mutex);
-		crash_point(CP_COMMIT_FULL);
-		r = checkpoint(v);
-		if (r < 0)
-			volume_error(v, NULL, r, "cannot make changes durable");
-		set_results(files, n, gen, r);
-		pthread_mutex_lock(&v->commit_mutex);
-		v->commit_detached--;
-	} else {
-		give_up_lead_locked(v);
-	}
-	v->commit_done_gen = max_u64(v->commit_done_gen, gen);
-	pthread_cond_broadcast(&v->commit_done[gen & 1]);
+	note_batch_locked(v, callers, clock_ns() - start);
+	give_up_lead_locked(v);
 	pthread_mutex_unlock(&v->commit_mutex);
+	if (r < 0)
+		commit_to_catalog(v, files, n, gen);
+	while (waiters) {
+		struct commit_waiter *w = waiters;
+
+		waiters = w->next; /* once woken he is gone */
+		sem_post(&w->wake);
+	}
 	for (unsigned i = 0; i < n; i++)
 		tfile_put(files[i]);
 	free(files);
-	pthread_mutex_lock(&v->commit_mutex);
 }
 
-static bool done_locked(const struct volume *v, uint64_t gen, struct tfile **files, unsigned n)
+/* commit_mutex is held, and given up. */
+static void wait_or_lead_locked(struct volume *v)
 {
-	if (v->commit_done_gen < gen)
-		return false;
-	/* A batch that went through the catalog may finish after a younger one. */
-	for (unsigned i = 0; i < n; i++)
-		if (__atomic_load_n(&files[i]->commit_gen, __ATOMIC_ACQUIRE) < gen)
-			return false;
-	return true;
+	struct commit_waiter w = { .next = v->commit_waiters };
+
+	v->commit_callers++;
+	if (!v->committing && !v->commit_alone) {
+		v->committing = true;
+		lead_locked(v);
+		return;
+	}
+	sem_init(&w.wake, 0, 0);
+	v->commit_waiters = &w;
+	if (v->commit_gathering && v->commit_callers >= v->commit_expected)
+		pthread_cond_signal(&v->commit_more);
+	pthread_mutex_unlock(&v->commit_mutex);
+	while (sem_wait(&w.wake) < 0)
+		;
+	sem_destroy(&w.wake);
+	if (w.lead) {
+		pthread_mutex_lock(&v->commit_mutex);
+		lead_locked(v);
+	}
 }
 
 int commit_files(struct volume *v, struct tfile **files, unsigned n)
@@ -262,17 +337,13 @@ int commit_files(struct volume *v, struct tfile **files, unsigned n)
 	int r = 0;
 
 	pthread_mutex_lock(&v->commit_mutex);
-	uint64_t gen = v->commit_next_gen;
-
 	for (unsigned i = 0; r == 0 && i < n; i++)
 		r = queue_locked(v, files[i]);
-	while (r == 0 && !done_locked(v, gen, files, n)) {
-		if (v->committing || v->commit_next_gen > gen)
-			pthread_cond_wait(&v->commit_done[gen & 1], &v->commit_mutex);
-		else
-			lead_locked(v);
+	if (r < 0) {
+		pthread_mutex_unlock(&v->commit_mutex);
+		return r;
 	}
-	pthread_mutex_unlock(&v->commit_mutex);
+	wait_or_lead_locked(v);
 	for (unsigned i = 0; r == 0 && i < n; i++) {
 		pthread_mutex_lock(&files[i]->lock);
 		r = files[i]->commit_error;

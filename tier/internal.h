@@ -212,12 +212,15 @@ struct volume {
 	struct journal *old_journal;   /* during mount: the one to replay */
 
 	pthread_mutex_t commit_mutex;
-	/* Who waits for batch n waits at commit_done[n & 1], so that the end of one does not wake
-	 * those who wait for the next; commit_idle is for those who want the lead alone. */
-	pthread_cond_t commit_done[2], commit_idle;
-	bool committing;
-	unsigned commit_detached; /* batches on their way through the catalog */
-	uint64_t commit_next_gen, commit_done_gen;
+	pthread_cond_t commit_idle, commit_more; /* for who wants to be alone; for who gathers */
+	bool committing;		/* somebody leads, or has been told to */
+	unsigned commit_alone;		/* threads that wait to lead without a batch: they come first */
+	struct commit_waiter *commit_waiters; /* for the next batch */
+	unsigned commit_callers;	/* of the next batch, its leader included */
+	unsigned commit_expected;	/* how many there usually are */
+	bool commit_gathering;
+	int64_t commit_batch_ns;	/* how long a batch takes */
+	uint64_t commit_next_gen;
 	struct tfile **commit_wanted; /* references */
 	unsigned commit_wanted_n, commit_wanted_cap;
 

@@ -103,7 +103,7 @@ core_libs = $(sqlite_libs) $(xxhash_libs)
 fs_libs = $(fuse_libs) $(json_libs) $(optional_libs)
 
 # $(call cppflags,FILE): a layer sees only the headers of the libraries it may use.
-cppflags = $(if $(filter fs/% tests/unit/fs_%,$1),$(fs_cppflags)) \
+cppflags = $(if $(filter fs/% tests/unit/fs_% contrib/bench/disk.c,$1),$(fs_cppflags)) \
 	$(if $(filter db/%,$1),$(sqlite_cflags)) $(if $(filter tier/%,$1),$(xxhash_cflags)) \
 	-include $(B)/config.h $(all_cppflags)
 
@@ -120,6 +120,7 @@ unit_fs_src := $(filter tests/unit/fs_%,$(unit_src))
 unit_help_src := $(filter-out $(unit_core_src) $(unit_fs_src),$(unit_src))
 posix_src := $(call c_in,tests/posix)
 model_src := $(call c_in,tests/model)
+bench_src := $(call c_in,contrib/bench)
 fuzz_src := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 program := $(B)/hybridfs
@@ -128,19 +129,21 @@ unit_fs := $(patsubst tests/unit/%.c,$(T)/unit/%,$(unit_fs_src))
 posix_test := $(if $(posix_src),$(T)/posixtest)
 model_test := $(if $(model_src),$(T)/modeltest)
 fuzzers := $(patsubst tests/fuzz/%.c,$(B)/%,$(fuzz_src))
-all_objs := $(call objs,$(core_src) $(fs_src) $(unit_src) $(posix_src) $(model_src) $(fuzz_src))
+all_objs := $(call objs,$(core_src) $(fs_src) $(unit_src) $(posix_src) $(model_src) $(fuzz_src) \
+	$(bench_src))
 
 Q := $(if $(filter-out 0,$(V)),,@)
 say = $(if $(filter-out 0,$(V)),,@printf '  %-7s %s\n' $1 $2)
 
 # ---- rules ------------------------------------------------------------------------------------
 
-.PHONY: all programs unit-programs test-programs FORCE
+.PHONY: all programs unit-programs test-programs bench-programs FORCE
 
 all: $(if $(SABOTAGE),$(program),hybridfs) ## build ./hybridfs (the default)
 
 programs: $(program) test-programs
 unit-programs: $(unit_core) $(unit_fs)
+bench-programs: $(T)/bench/disk $(T)/bench/catalog
 test-programs: unit-programs $(posix_test) $(model_test)
 
 hybridfs: $(program) FORCE
@@ -202,6 +205,14 @@ $(T)/posixtest: $(call objs,$(posix_src)) $(B)/sources
 $(T)/modeltest: $(call objs,$(model_src)) $(B)/sources
 	$(call say,LINK,$@)
 	$(link) -lm
+
+$(T)/bench/disk: $(call objs,contrib/bench/disk.c contrib/bench/model.c) $(B)/sources
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) -lm
+
+$(T)/bench/catalog: $(B)/contrib/bench/catalog.o $(B)/libcore.a $(B)/sources
+	$(call say,LINK,$@)
+	$(link) $(core_libs) -lm
 
 $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 	$(call say,LINK,$@)

@@ -5,6 +5,7 @@
 #
 #   contrib/setup.sh build       what building it and `make demo` need
 #   contrib/setup.sh test        that, and everything the test suite runs
+#   contrib/setup.sh bench       what building it and contrib/bench/run need
 #   contrib/setup.sh databases   that, and the servers of tests/db; their services are not started
 #
 # Costs one dpkg-query when all is there. As an ordinary user it goes through sudo, and says so.
@@ -20,6 +21,7 @@ test_packages=(
 	bats jq git rsync sqlite3 inotify-tools attr acl
 	e2fsprogs xfsprogs btrfs-progs
 )
+bench_packages=(fio jq e2fsprogs mergerfs bsdextrautils)
 # The core package has the server without its service.
 database_packages=(postgresql postgresql-contrib mariadb-server-core mariadb-client)
 
@@ -27,7 +29,7 @@ say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 usage() {
-	sed -n '4,10s/^# \{0,1\}//p' "$0"
+	sed -n '4,11s/^# \{0,1\}//p' "$0"
 }
 
 # missing PACKAGE...: print those that are not installed, one a line.
@@ -111,7 +113,7 @@ check_fuse() {
 
 main() {
 	case "${1-}" in
-	build | test | databases) ;;
+	build | test | bench | databases) ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; exit 1 ;;
 	esac
@@ -119,17 +121,22 @@ main() {
 	if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 		say "not a Debian-like system; please install what these Debian packages hold:"
 		say "  ${build_packages[*]}"
-		[ "$1" = build ] || say "  ${test_packages[*]}"
+		case $1 in
+		test | databases) say "  ${test_packages[*]}" ;;
+		bench) say "  ${bench_packages[*]}" ;;
+		esac
 		exit 0
 	fi
 
-	if [ "$1" = build ]; then
-		install "${build_packages[@]}"
-	else
+	case $1 in
+	build) install "${build_packages[@]}" ;;
+	bench) install "${build_packages[@]}" "${bench_packages[@]}" ;;
+	*)
 		install "${build_packages[@]}" "${test_packages[@]}"
 		install_clang_runtime
 		[ "$1" = test ] || install_databases
-	fi
+		;;
+	esac
 	check_fuse
 }
 

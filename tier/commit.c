@@ -307,10 +307,19 @@ static void lead_locked(struct volume *v)
 	free(files);
 }
 
+static void join_locked(struct volume *v, struct commit_waiter *w)
+{
+	*w = (struct commit_waiter){ .next = v->commit_waiters };
+	sem_init(&w->wake, 0, 0);
+	v->commit_waiters = w;
+	if (v->commit_gathering && v->commit_callers >= v->commit_expected)
+		pthread_cond_signal(&v->commit_more);
+}
+
 /* commit_mutex is held, and given up. */
 static void wait_or_lead_locked(struct volume *v)
 {
-	struct commit_waiter w = { .next = v->commit_waiters };
+	struct commit_waiter w;
 
 	v->commit_callers++;
 	if (!v->committing && !v->commit_alone) {
@@ -318,10 +327,7 @@ static void wait_or_lead_locked(struct volume *v)
 		lead_locked(v);
 		return;
 	}
-	sem_init(&w.wake, 0, 0);
-	v->commit_waiters = &w;
-	if (v->commit_gathering && v->commit_callers >= v->commit_expected)
-		pthread_cond_signal(&v->commit_more);
+	join_locked(v, &w);
 	pthread_mutex_unlock(&v->commit_mutex);
 	while (sem_wait(&w.wake) < 0)
 		;

@@ -214,7 +214,7 @@ struct volume {
 	pthread_mutex_t commit_mutex;
 	pthread_cond_t commit_idle, commit_more; /* for who wants to be alone; for who gathers */
 	bool committing;		/* somebody leads, or has been told to */
-	unsigned commit_alone;		/* threads that wait to lead without a batch: they come first */
+	unsigned commit_alone; /* threads that wait to lead without a batch: they come first */
 	struct commit_waiter *commit_waiters; /* for the next batch */
 	unsigned commit_callers;	/* of the next batch, its leader included */
 	unsigned commit_expected;	/* how many there usually are */

@@ -103,8 +103,8 @@ static void detach_stdio(void)
 
 /*
  * First job of the notifier thread. The kernel has its INIT answered (compat.c), so whoever comes
- * now is served when the loop runs. Nobody here may use our own mount, even once: killed while such
- * a request is being answered the process could not end, and the mount would hang for ever.
+ * now is served when the loop runs. Nobody here may use our own mount, even once: killed while
+ * such a request is being answered the process could not end, and the mount would hang for ever.
  */
 static void on_ready(void *arg)
 {

@@ -70,6 +70,7 @@
 	X(REPLAY_SYNCED, mount)	/* the SSD synced, the transaction open */ \
 	X(REPLAY_NAMED, mount)	/* committed; the old journal is there */ \
 	X(REPLAY_REMOVED, mount) /* the old journal removed */ \
+	X(CUT_AT_MOUNT, mount)	/* a pending cut of SRC redone */ \
 	X(MOUNT_RECOVERED, mount) /* dirty files are in memory */ \
 	X(MOUNT_MARKED, mount)	/* marked as in use, ids reserved */ \
 	X(REQUEST_TAKEN, mount) /* the mount is asked, and has not answered */ \

@@ -283,6 +283,27 @@ void recover_tail(struct tfile *f)
 }
 
 /* ---- mount -------------------------------------------------------------------------------- */
+/*
+ * A cut that may not have reached SRC is done before anybody reads: what SRC has behind it, were it
+ * written since, must not be seen first and then go. Where SRC cannot be written it stays pending.
+ */
+static void redo_cut_at_mount(struct tfile *f)
+{
+	struct stat st;
+	_cleanup_close_ int fd = tfile_open_src(f, O_RDWR | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return;
+	if ((uint64_t)st.st_size > f->pending_to && ftruncate(fd, (off_t)f->pending_to) < 0)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->truncate_pending = false;
+	f->cut_wseq = ++f->src_wseq;
+	tfile_changed_locked(f);
+	pthread_mutex_unlock(&f->lock);
+	crash_point(CP_CUT_AT_MOUNT);
+}
+
 /* Into memory, and to the head of the write-back queue. */
 static int keep_file(struct volume *v, const struct cat_file *row)
 {
@@ -290,6 +311,8 @@ static int keep_file(struct volume *v, const struct cat_file *row)
 
 	if (!f)
 		return -ENOMEM;
+	if (f->truncate_pending && !f->conflict)
+		redo_cut_at_mount(f);
 	file_list_add(v, &v->dirty, f, 0); /* overdue */
 	tfile_put(f);
 	return 0;

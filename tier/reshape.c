@@ -77,6 +77,17 @@ static int cut_src(struct tfile *f, uint64_t size)
 	return r;
 }
 
+/* SRC may be shorter already, where the rest is dirty on the SSD: then only its times change. To
+ * make it longer would be a size that, after a crash, has zeros instead of the data. */
+static int shorten_src(struct tfile *f, uint64_t size)
+{
+	struct stat st;
+
+	if (fstat(f->src_fd, &st) < 0)
+		return neg_errno();
+	return cut_src(f, min_u64(size, (uint64_t)st.st_size));
+}
+
 /* ---- pending cuts ------------------------------------------------------------------------- */
 int redo_cut(struct tfile *f)
 {
@@ -162,7 +173,7 @@ static int truncate_down(struct tfile *f, uint64_t size)
 	bool journaled = f->durable_dirty;
 
 	pthread_mutex_unlock(&f->lock);
-	int r = journaled ? 0 : cut_src(f, size);
+	int r = journaled ? 0 : shorten_src(f, size);
 
 	if (!journaled)
 		crash_point(CP_CUT_SRC);
@@ -198,11 +209,7 @@ static int truncate_up(struct tfile *f, uint64_t size)
 /* Only times change. */
 static int truncate_same(struct tfile *f)
 {
-	struct stat st;
-
-	if (fstat(f->src_fd, &st) < 0)
-		return neg_errno();
-	return cut_src(f, min_u64(tfile_size(f), (uint64_t)st.st_size));
+	return shorten_src(f, tfile_size(f));
 }
 
 int tfile_truncate(struct tfile *f, uint64_t size)

@@ -591,7 +591,7 @@ static int load_and_settle(struct tfile *f)
 	crash_point(CP_SETTLE_LOADED);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
-		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->truncate_pending);
+		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->cut_to != UINT64_MAX);
 		f->map_loaded = true;
 		tfile_changed_locked(f);
 		tfile_account_locked(f);

@@ -379,6 +379,83 @@ static void no_hole_in_an_append_after_crash(void)
 	end();
 }
 
+/* Nothing of it was synced: SRC must not get a size for data that it never saw. */
+static void crash_after_cut_of_unsynced(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 100000);
+	CHECK_EQ(tfile_truncate(f, 50000), 0);
+	CHECK_EQ(tfile_size(f), 50000);
+	crash();
+}
+
+static void cut_does_not_make_src_longer(void)
+{
+	struct stat st;
+
+	begin(100);
+	CHECK_EQ(unit_child(crash_after_cut_of_unsynced, NULL), CRASHED);
+	CHECK_EQ(stat(src_file, &st), 0);
+	CHECK_EQ(st.st_size, 100);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		CHECK_EQ(tfile_size(f), 100);
+		write_at(f, 'B', 0, 100000);
+		CHECK_EQ(tfile_truncate(f, 50000), 0);
+		CHECK_EQ(flush(f, false), 0);
+		unuse(f);
+		close_volume();
+	}
+	CHECK_EQ(stat(src_file, &st), 0);
+	CHECK_EQ(st.st_size, 50000);
+	CHECK_EQ(src_byte(49999), 'B');
+	end();
+}
+
+/*
+ * A cut whose mark is still durable, and behind it a write that went to SRC, neither of them
+ * synced: whatever the first read after the crash shows stays so.
+ */
+static void crash_written_behind_a_cut(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 4096);
+	CHECK_EQ(tfile_fsync(f, false), 0);
+	CHECK_EQ(tfile_truncate(f, 50000), 0);
+	v->opt.mode = MODE_WRITEAROUND;
+	write_at(f, 'C', 50000, 20000);
+	CHECK_EQ(commit_file(f), 0);
+	crash();
+}
+
+static void cut_is_redone_before_anybody_reads(void)
+{
+	begin(100000);
+	CHECK_EQ(unit_child(crash_written_behind_a_cut, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+		int c = byte_at(f, 60000);
+
+		CHECK_EQ(tfile_size(f), 70000);
+		CHECK_EQ(flush(f, false), 0);
+		CHECK_EQ(byte_at(f, 60000), c);
+		unuse(f);
+		close_volume();
+		CHECK_EQ(src_byte(60000), c);
+		CHECK_EQ(src_byte(49000), 'A');
+	}
+	end();
+}
+
 /*
  * A checkpoint is storing a group while a batch makes it empty: the next checkpoint must take it
  * out of the catalog again, though nothing of it is left in memory.
@@ -575,6 +652,8 @@ UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	  { "rows_of_gone_files_go_away", rows_of_gone_files_go_away },
 	  { "search_for_gone_files_outlives_a_mount", search_for_gone_files_outlives_a_mount },
 	  { "files_in_use_are_not_gone", files_in_use_are_not_gone },
+	  { "cut_does_not_make_src_longer", cut_does_not_make_src_longer },
+	  { "cut_is_redone_before_anybody_reads", cut_is_redone_before_anybody_reads },
 	  { "punch_during_a_checkpoint_lasts", punch_during_a_checkpoint_lasts },
 	  { "batch_counts_whole_or_not_at_all", batch_counts_whole_or_not_at_all },
 	  { "src_is_not_grown_before_its_data", src_is_not_grown_before_its_data },

@@ -32,7 +32,7 @@ struct job {
 	uint64_t freed_bytes, queued_bytes, dirty_again_bytes;
 	uint64_t expected_bytes, passed_bytes; /* progress: of everything; of the files before */
 	bool stopped;			       /* by a signal */
-	/* promote: what the SSD held of the files of held_dev, each just promoted; it is too much. */
+	/* promote: what the SSD held of the files of held_dev, each just promoted; too much. */
 	uint64_t held_bytes;
 	dev_t held_dev;
 	bool no_room;

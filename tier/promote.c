@@ -79,7 +79,8 @@ static int read_src_blocks(struct tfile *f, char *buf, uint64_t base, uint64_t m
 }
 
 /* ---- installing --------------------------------------------------------------------------- */
-static void add_sum_locked(struct tfile *f, const char *buf, uint64_t base, uint64_t mask,
+/* In the same breath as the map: a commit must not see these blocks present and the sum without. */
+static void add_sum_locked(struct tfile *f, const char *buf, uint64_t base, unsigned b, unsigned e,
 			   bool had_none)
 {
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
@@ -89,11 +90,9 @@ static void add_sum_locked(struct tfile *f, const char *buf, uint64_t base, uint
 		return; /* unknown stays unknown until the next write-back */
 	if (had_none)
 		g->sum[w] = 0;
-	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
-		if (mask >> b & 1)
-			g->sum[w] += block_sum(buf + b * BLOCK_BYTES, base / BLOCK_BYTES + b);
+	for (; b < e; b++)
+		g->sum[w] += block_sum(buf + b * BLOCK_BYTES, base / BLOCK_BYTES + b);
 	g->sum_valid |= 1ull << w;
-	g->heat[w] = policy_heat_touch(g->heat[w]);
 }
 
 static int install_run(struct tfile *f, const char *buf, uint64_t base, unsigned b, unsigned e)
@@ -105,7 +104,11 @@ static int install_run(struct tfile *f, const char *buf, uint64_t base, unsigned
 		return r;
 	crash_point(CP_PROMOTE_OBJECT);
 	pthread_mutex_lock(&f->lock);
+	bool had_none = absent_mask_locked(f, base) == ~0ull;
+
 	r = tfile_written_locked(f, base + b * BLOCK_BYTES, base + e * BLOCK_BYTES, BLOCK_CLEAN);
+	if (r == 0)
+		add_sum_locked(f, buf, base, b, e, had_none);
 	pthread_mutex_unlock(&f->lock);
 	return r;
 }
@@ -116,32 +119,22 @@ static int install(struct tfile *f, const char *buf, uint64_t base, uint64_t mas
 	unsigned w = (base % GROUP_BYTES) / EXTENT_BYTES;
 	int r = 0;
 
-	pthread_mutex_lock(&f->lock);
-	const struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
-	bool had_none = !g || !g->present[w];
-
-	pthread_mutex_unlock(&f->lock);
-	uint64_t done = 0;
-
 	for (unsigned b = 0; r == 0 && b < BLOCKS_PER_EXTENT;) {
 		unsigned e = b;
 
 		while (e < BLOCKS_PER_EXTENT && mask >> e & 1)
 			e++;
-		if (e > b) {
+		if (e > b)
 			r = install_run(f, buf, base, b, e);
-			if (r == 0)
-				done |= span_mask(base, base + b * BLOCK_BYTES,
-						  base + e * BLOCK_BYTES);
-		}
 		b = e > b ? e : b + 1;
 	}
-	if (done) {
-		pthread_mutex_lock(&f->lock);
-		add_sum_locked(f, buf, base, done, had_none);
-		pthread_mutex_unlock(&f->lock);
-		crash_point(CP_PROMOTE_CLEAN);
-	}
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+
+	if (g)
+		g->heat[w] = policy_heat_touch(g->heat[w]);
+	pthread_mutex_unlock(&f->lock);
+	crash_point(CP_PROMOTE_CLEAN);
 	return r;
 }
 

@@ -289,6 +289,61 @@ static void replay_describes_objects(void)
 	end();
 }
 
+static struct gate first_write, second_write;
+
+static void *promote_stopping(void *arg)
+{
+	gates[C_PWRITE] = &first_write;
+	promote(arg, 256 << 10);
+	return NULL;
+}
+
+/* Between the two runs of a promotion around blocks that are there, and have a checksum. */
+static void crash_half_promoted(void *arg)
+{
+	uint64_t next = 0, bytes;
+
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	CHECK_EQ(tfile_promote_step(f, 64 << 10, 64 << 10, 1u << 20, &next, &bytes), 0);
+	CHECK_EQ(bytes, 64 << 10);
+	CHECK_EQ(volume_commit(v), 0);
+	first_write = (struct gate){ .open = true, .next = &second_write };
+	start(promote_stopping, f);
+	CHECK(wait_for(&second_write.reached));
+	CHECK_EQ(volume_commit(v), 0);
+	crash();
+}
+
+static void checksums_are_of_what_is_present(void)
+{
+	char block[BLOCK_BYTES];
+
+	begin(256 << 10);
+	CHECK_EQ(unit_child(crash_half_promoted, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+		struct map_group *g = map_find(&f->map, 0);
+		uint64_t sum = 0;
+
+		CHECK_EQ(g->present[0], 0xffffffffull);
+		CHECK_EQ(g->sum_valid & 1, 1);
+		for (unsigned b = 0; b < 32; b++) {
+			CHECK_EQ(syscall(SYS_pread64, f->obj_fd, block, sizeof(block),
+					 b * BLOCK_BYTES),
+				 sizeof(block));
+			sum += block_sum(block, b);
+		}
+		CHECK_EQ(sum, g->sum[0]);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void crash_unlinked(void *arg)
 {
 	(void)arg;
@@ -643,6 +698,7 @@ UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	    space_is_released_before_the_clean_mark },
 	  { "objects_are_removed_before_the_clean_mark",
 	    objects_are_removed_before_the_clean_mark },
+	  { "checksums_are_of_what_is_present", checksums_are_of_what_is_present },
 	  { "replay_describes_objects", replay_describes_objects },
 	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
 	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },

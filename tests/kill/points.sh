@@ -30,9 +30,11 @@ option_sets=(
 	'mode=writethrough,promote_hits=1'
 	'dirty_expire=3600,size=8M'
 )
-# Where none but a certain workload goes.
-declare -A workload_of=([JOURNAL_SPLIT]=truncate)
+# Where the mixed workload with any options hardly ever goes.
+declare -A workload_of=([JOURNAL_SPLIT]=truncate [CUT_AT_MOUNT]=truncate [SWEEP_GONE]=rename)
 declare -A procs_of=([JOURNAL_SPLIT]=15)
+declare -A options_of=([JOURNAL_SPLIT]='dirty_expire=1,promote_hits=1'
+	[CUT_AT_MOUNT]='dirty_expire=3600' [SWEEP_GONE]='dirty_expire=1,promote_hits=1')
 
 rounds=1 points='' options='' seed=$((RANDOM * 32768 + RANDOM)) seconds=36000
 declare -A reached unreached phase_of
@@ -114,7 +116,7 @@ die_in_umount() {
 attempt() {
 	local name=${point%:*} phase
 
-	opts=${options:-${option_sets[$1 % ${#option_sets[@]}]}}
+	opts=${options:-${options_of[$name]-${option_sets[$1 % ${#option_sets[@]}]}}}
 	phase=${phase_of[$name]} missed=0
 	kr_work_s=20 kr_procs=${procs_of[$name]-5}
 	[ "$phase" != umount ] || kr_work_s=1

@@ -104,7 +104,7 @@ fs_libs = $(fuse_libs) $(json_libs) $(optional_libs)
 
 # $(call cppflags,FILE): a layer sees only the headers of the libraries it may use.
 cppflags = $(if $(filter fs/% tests/unit/fs_% contrib/bench/disk.c,$1),$(fs_cppflags)) \
-	$(if $(filter db/%,$1),$(sqlite_cflags)) $(if $(filter tier/%,$1),$(xxhash_cflags)) \
+	$(if $(filter db/%,$1),$(sqlite_cflags)) $(if $(filter db/% tier/%,$1),$(xxhash_cflags)) \
 	-include $(B)/config.h $(all_cppflags)
 
 # ---- sources ----------------------------------------------------------------------------------

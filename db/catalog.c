@@ -26,6 +26,8 @@ int catalog_fail(struct catalog *c, int error, const char *format, ...)
 {
 	va_list ap;
 
+	if (error == -EUCLEAN)
+		atomic_store(&c->damaged, true);
 	pthread_mutex_lock(&c->error_lock);
 	va_start(ap, format);
 	vsnprintf(c->error, sizeof(c->error), format, ap);
@@ -36,8 +38,18 @@ int catalog_fail(struct catalog *c, int error, const char *format, ...)
 
 int catalog_fail_sql(struct catalog *c, sqlite3 *db, int error)
 {
-	return catalog_fail(c, error, "%s (sqlite %d, errno %d)", sqlite3_errmsg(db),
-			    sqlite3_extended_errcode(db), sqlite3_system_errno(db));
+	int rc = sqlite3_extended_errcode(db);
+
+	if (rc == SQLITE_IOERR_DATA)
+		return catalog_fail(c, error, "page %llu does not match its checksum",
+				    (unsigned long long)vfs_bad_page());
+	return catalog_fail(c, error, "%s (sqlite %d, errno %d)", sqlite3_errmsg(db), rc,
+			    sqlite3_system_errno(db));
+}
+
+bool catalog_is_damaged(struct catalog *c)
+{
+	return atomic_load(&c->damaged);
 }
 
 const char *catalog_error(struct catalog *c)
@@ -139,13 +151,13 @@ static int check_connection(sqlite3 *db, int cache_kib)
 int catalog_limit_wal(struct catalog *c, uint64_t bytes)
 {
 	char sql[64];
-	uint64_t pages = bytes / WAL_PAGE_BYTES;
+	uint64_t pages = bytes / PAGE_BYTES;
 
 	if (!c->writer)
 		return -EROFS;
 	c->wal_limit_pages = pages < 1 ? 1 : (int)min_u64(pages, WAL_CHECKPOINT_PAGES);
 	snprintf(sql, sizeof(sql), "PRAGMA journal_size_limit = %lld",
-		 (long long)c->wal_limit_pages * WAL_RESTART_FACTOR * WAL_PAGE_BYTES);
+		 (long long)c->wal_limit_pages * WAL_RESTART_FACTOR * PAGE_BYTES);
 	return sql_exec(c->writer, sql);
 }
 
@@ -159,7 +171,7 @@ static int open_writer(struct catalog *c)
 		r = sql_exec(c->writer, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 					" PRAGMA foreign_keys = 1");
 	if (r == 0)
-		r = catalog_limit_wal(c, (uint64_t)WAL_CHECKPOINT_PAGES * WAL_PAGE_BYTES);
+		r = catalog_limit_wal(c, (uint64_t)WAL_CHECKPOINT_PAGES * PAGE_BYTES);
 	if (r < 0)
 		return r;
 	/* Instead of sqlite's automatic checkpoint; see checkpoint(). */

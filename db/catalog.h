@@ -15,8 +15,8 @@
  *
  * Errors: 0 or -errno (SQLITE_FULL -> -ENOSPC, SQLITE_CORRUPT and SQLITE_NOTADB -> -EUCLEAN, busy
  * -> -EBUSY, I/O -> -EIO); catalog_error() has the text of the last failure. Rows come from a disk
- * and are not trusted: one that breaks the rules of db/README.md is -EUCLEAN, and nothing is
- * returned of it.
+ * and are not trusted: one whose page does not match its checksum, or that breaks the rules of
+ * db/README.md, is -EUCLEAN, and nothing is returned of it.
  */
 #ifndef HYBRIDFS_DB_CATALOG_H
 #define HYBRIDFS_DB_CATALOG_H
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CATALOG_SCHEMA_VERSION 1
+#define CATALOG_SCHEMA_VERSION 2
 
 /* Geometry of a map group; fixed by the format. Blocks of 4 KiB, extents of 256 KiB. */
 #define CAT_BLOCKS_PER_GROUP  4096u
@@ -91,7 +91,7 @@ struct catalog;
  * they see a fixed snapshot and must not be used beyond the start of a writer; hold the volume's
  * lock or reopen.
  * -ENOENT: read-only, and there is none; -EUCLEAN: not a catalog, or damaged; -EPROTONOSUPPORT:
- * made by a newer version; -EINVAL, -ENAMETOOLONG: not a name.
+ * made by a newer version; -EOPNOTSUPP: by one too old; -EINVAL, -ENAMETOOLONG: not a name.
  */
 int catalog_open(int dir_fd, const char *name, bool read_only, struct catalog **ret_catalog);
 /* Rolls back an open transaction, checkpoints and removes the WAL. NULL is fine. */
@@ -111,6 +111,10 @@ int catalog_integrity_check(struct catalog *c);
 /* Text of the last error on this catalog, for a log line; never NULL. The copy belongs to the
  * calling thread until it asks again. */
 const char *catalog_error(struct catalog *c);
+
+/* Was anything -EUCLEAN since it was opened? What is stored from then on may contradict the rest.
+ */
+bool catalog_is_damaged(struct catalog *c);
 
 /* ---- writing: one writer, inside a transaction -------------------------------------------- */
 /*

@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 
 #include "db/base.h"
 #include "db/catalog.h"
@@ -35,7 +36,6 @@
  * operation the WAL stays under the first figure plus one transaction; a reader in another process
  * (the sqlite3 shell in a transaction) can hold it back, and then it grows.
  */
-#define WAL_PAGE_BYTES	     4096
 #define WAL_CHECKPOINT_PAGES 4096 /* unless catalog_limit_wal() says less */
 #define WAL_RESTART_FACTOR   4
 
@@ -81,6 +81,7 @@ struct catalog {
 	int wal_pages;	     /* in the WAL after the last commit */
 	int wal_limit_pages; /* see WAL_CHECKPOINT_PAGES */
 
+	_Atomic bool damaged; /* something was found to be -EUCLEAN since it was opened */
 	pthread_mutex_t read_lock;
 	pthread_mutex_t error_lock; /* innermost; protects `error` */
 	char error[256];
@@ -92,8 +93,16 @@ struct catalog {
 const char *vfs_name(void);
 /* "/proc/self/fd/N/name" into a buffer of SQL_PATH_MAX. */
 void vfs_path(int dir_fd, const char *name, char *ret_path);
-/* The first 100 bytes, without locks, journals or any change; an sqlite result code. */
-int vfs_read_header(const char *path, uint8_t ret_header[100]);
+/* A page of the database; its last bytes are not sqlite's, but our checksum of the others. */
+#define PAGE_BYTES    4096
+#define PAGE_RESERVED 8
+#define HEADER_BYTES  100 /* at the start of page 1 */
+/* The first page, without locks, journals or any change; an sqlite result code. Not verified. */
+int vfs_read_first_page(const char *path, uint8_t ret_page[PAGE_BYTES]);
+void vfs_seal_page(uint8_t *page, uint64_t number);
+bool vfs_page_is_good(const uint8_t *page, uint64_t number);
+/* After SQLITE_IOERR_DATA in this thread: the page whose checksum does not match. From 1. */
+uint64_t vfs_bad_page(void);
 
 /* ---- sql.c -------------------------------------------------------------------------------- */
 enum sql_mode {
@@ -129,7 +138,7 @@ static inline void cleanup_stmt(sqlite3_stmt **s)
 /* ---- schema.c ----------------------------------------------------------------------------- */
 /* A good, empty catalog called `name` appears in one step, or nothing does. */
 int schema_create(int dir_fd, const char *name);
-/* -EUCLEAN: not ours; -EPROTONOSUPPORT: ours, but newer. Reads only the header. */
+/* -EUCLEAN: not ours; -EPROTONOSUPPORT: ours, but newer; -EOPNOTSUPP: older. Reads one page. */
 int schema_check_header(int dir_fd, const char *name);
 /* The same for what the WAL says; before anything else on a new connection. */
 int schema_check_version(sqlite3 *db);

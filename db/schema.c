@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * schema.c - the schema of version 1 (db/README.md explains it), how a catalog comes into being,
+ * schema.c - the schema of version 2 (db/README.md explains it), how a catalog comes into being,
  * and how one is recognized.
  *
  * Creation: the catalog is made complete under the name NAME.new, closed, synced, and renamed. A
@@ -114,10 +114,26 @@ static uint32_t get_be32(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+/*
+ * Page 1 of any version but the first has its checksum where ours has it: so a damaged version
+ * number is no other version. (Of our own version the page may be torn, with the WAL to mend it.)
+ */
+static int judge_version(const uint8_t *page)
+{
+	uint32_t version = get_be32(page + 60);
+	bool sealed = page[20] == PAGE_RESERVED && vfs_page_is_good(page, 1);
+
+	if (version == CATALOG_SCHEMA_VERSION)
+		return 0;
+	if (version == 1 && page[20] == 0)
+		return -EOPNOTSUPP;
+	return sealed && version > CATALOG_SCHEMA_VERSION ? -EPROTONOSUPPORT : -EUCLEAN;
+}
+
 int schema_check_header(int dir_fd, const char *name)
 {
 	char path[SQL_PATH_MAX];
-	uint8_t header[100];
+	uint8_t page[PAGE_BYTES];
 	struct stat st;
 	int rc;
 
@@ -127,16 +143,14 @@ int schema_check_header(int dir_fd, const char *name)
 		return -EUCLEAN;
 	vfs_path(dir_fd, name, path);
 	errno = 0;
-	rc = vfs_read_header(path, header);
+	rc = vfs_read_first_page(path, page);
 	if (rc != SQLITE_OK)
 		return sql_errno(NULL, rc);
 	/* https://www.sqlite.org/fileformat.html: magic, user version, application id */
-	if (memcmp(header, "SQLite format 3", 16) != 0 ||
-	    get_be32(header + 68) != CATALOG_APPLICATION_ID)
+	if (memcmp(page, "SQLite format 3", 16) != 0 ||
+	    get_be32(page + 68) != CATALOG_APPLICATION_ID)
 		return -EUCLEAN;
-	if ((int32_t)get_be32(header + 60) > CATALOG_SCHEMA_VERSION)
-		return -EPROTONOSUPPORT;
-	return 0;
+	return judge_version(page);
 }
 
 int schema_check_version(sqlite3 *db)
@@ -148,7 +162,7 @@ int schema_check_version(sqlite3 *db)
 		r = sql_get_int(db, "PRAGMA user_version", &version);
 	if (r < 0)
 		return r;
-	if (id != CATALOG_APPLICATION_ID || version < 1)
+	if (id != CATALOG_APPLICATION_ID || version < CATALOG_SCHEMA_VERSION)
 		return -EUCLEAN;
 	return version > CATALOG_SCHEMA_VERSION ? -EPROTONOSUPPORT : 0;
 }

@@ -87,7 +87,8 @@ static int io_errno(sqlite3 *db, int rc)
 
 	if (rc == SQLITE_IOERR_NOMEM)
 		return -ENOMEM;
-	if (rc == SQLITE_IOERR_SHORT_READ || rc == SQLITE_IOERR_CORRUPTFS)
+	if (rc == SQLITE_IOERR_SHORT_READ || rc == SQLITE_IOERR_CORRUPTFS ||
+	    rc == SQLITE_IOERR_DATA)
 		return -EUCLEAN;
 	if (e == ENOSPC || e == EDQUOT)
 		return -ENOSPC;
@@ -167,7 +168,7 @@ int sql_open(int dir_fd, const char *name, enum sql_mode mode, sqlite3 **ret_db)
 {
 	_cleanup_(cleanup_sql) sqlite3 *db = NULL;
 	char path[SQL_PATH_MAX + 3 * NAME_MAX];
-	int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, rc;
+	int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, reserved = PAGE_RESERVED, rc;
 
 	if (!vfs_name() || !sqlite3_threadsafe())
 		return -ENOSYS;
@@ -184,6 +185,10 @@ int sql_open(int dir_fd, const char *name, enum sql_mode mode, sqlite3 **ret_db)
 	rc = sqlite3_open_v2(path, &db, flags, vfs_name());
 	if (rc != SQLITE_OK)
 		return sql_errno(db, db ? sqlite3_extended_errcode(db) : rc);
+	/* For a database that comes into being; others have it in their header. */
+	rc = sqlite3_file_control(db, NULL, SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+	if (rc != SQLITE_OK)
+		return sql_errno(db, rc);
 	configure(db);
 	*ret_db = TAKE_PTR(db);
 	return 0;

@@ -123,7 +123,7 @@ static void wal_starts_over(void)
 	grown = size_of(&x, NAME "-wal");
 	put_random_groups(x.c, 1, &seed); /* starts at its beginning, and cuts it */
 	CHECK(x.c->wal_pages < 20);
-	CHECK(size_of(&x, NAME "-wal") <= (off_t)RESTART_PAGES * WAL_PAGE_BYTES);
+	CHECK(size_of(&x, NAME "-wal") <= (off_t)RESTART_PAGES * PAGE_BYTES);
 	printf("# WAL %jd MiB, cut to %jd MiB\n", (intmax_t)grown >> 20,
 	       (intmax_t)size_of(&x, NAME "-wal") >> 20);
 	fixture_release(&x);
@@ -138,12 +138,12 @@ static void wal_keeps_to_its_limit(void)
 	CHECK_EQ(catalog_begin(x.c), 0);
 	put_file(x.c, 1, 0, NULL);
 	CHECK_EQ(catalog_commit(x.c), 0);
-	CHECK_EQ(catalog_limit_wal(x.c, 64 * WAL_PAGE_BYTES), 0);
+	CHECK_EQ(catalog_limit_wal(x.c, 64 * PAGE_BYTES), 0);
 	for (int i = 0; i < 500; i++) {
 		put_random_groups(x.c, 10, &seed);
 		CHECK(x.c->wal_pages < 64 + 160);
 	}
-	CHECK(size_of(&x, NAME "-wal") <= (off_t)64 * WAL_RESTART_FACTOR * WAL_PAGE_BYTES);
+	CHECK(size_of(&x, NAME "-wal") <= (off_t)64 * WAL_RESTART_FACTOR * PAGE_BYTES);
 	fixture_release(&x);
 }
 

@@ -78,7 +78,7 @@ static void no_volume_or_mounted(void)
 	engine_close();
 	CHECK_EQ(run_check(0), 0);
 	CHECK_EQ(w.n_found, 0);
-	sql("PRAGMA user_version = 2");
+	sql("PRAGMA user_version = 3");
 	CHECK_EQ(run_check(REPAIR), -EPROTONOSUPPORT);
 	CHECK(strstr(w.error, "newer"));
 	world_release();

@@ -305,7 +305,7 @@ static int check_volume(struct check *c)
 		return r;
 	if (state == CATALOG_GOOD)
 		return check_good_catalog(c);
-	if (state == CATALOG_NONE && c->n_objects == 0)
+	if (state == CATALOG_NONE && c->n_objects == 0 && !layout_is_marked(c->l.dir_fd))
 		return 0; /* it never came to a mount */
 	return check_rebuild(c, state, why);
 }

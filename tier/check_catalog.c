@@ -8,8 +8,9 @@
  * Replacing: (1) the new catalog is complete in catalog.db.rebuild; (2) the old one gets a second
  * name; (3) a file that is no catalog takes its place, so that a mount refuses from here on; (4)
  * the old WAL, which would be applied to whatever is called catalog.db, is moved aside, and the
- * journal with it; (5) the new one takes its place. Crash before (3): the old catalog, checked
- * again. Between (3) and (5): the next repair does (4) and (5). After: the new one.
+ * journal with it; (5) the new one takes its place; (6) the mark of a mount goes. Crash before (3):
+ * the old catalog, checked again. Between (3) and (5): the next repair does the rest. After: the
+ * new one; with the mark, the next mount looks for what there is not.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -158,14 +159,16 @@ static int move_companions_aside(struct check *c)
 	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
 }
 
-/* Steps (4) and (5). */
+/* Steps (4) to (6). */
 static int take_place(struct check *c)
 {
 	int r = move_companions_aside(c);
 
 	if (r == 0 && renameat(c->l.dir_fd, REBUILD, c->l.dir_fd, CATALOG) < 0)
 		r = neg_errno();
-	return r == 0 && fsync(c->l.dir_fd) < 0 ? neg_errno() : r;
+	if (r == 0 && fsync(c->l.dir_fd) < 0)
+		r = neg_errno();
+	return r < 0 ? r : layout_unmark(c->l.dir_fd);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -196,6 +199,8 @@ static int open_and_verify(struct check *c, int dir_fd, char **ret_why)
 
 	if (r == -ENOENT)
 		return CATALOG_NONE;
+	if (r == -EOPNOTSUPP)
+		return damaged(c, "of an older version", ret_why);
 	if (r < 0)
 		return judge(c, r, r == -EIO ? "cannot be read" : "is not a catalog of hybridfs",
 			     ret_why);
@@ -218,7 +223,7 @@ static void read_meta(struct check *c)
 	uint64_t clean = 1;
 	int r = meta_number(c, "clean", &clean);
 
-	c->unclean = r < 0 || !clean;
+	c->unclean = r < 0 || !clean || layout_is_marked(c->l.dir_fd);
 	(void)meta_number(c, "next_id", &c->next_id); /* only if it can be read */
 }
 
@@ -294,7 +299,10 @@ static int with_journal(struct check *c, int state, char **ret_why)
 		if (state != CATALOG_GOOD)
 			return state;
 		c->journal_lost = true;
-		return damaged(c, r == -ENOENT ? "is missing" : "is damaged", ret_why);
+		return damaged(c,
+			       r == -ENOENT ? "is missing" :
+					      "is damaged, or the catalog is older than it",
+			       ret_why);
 	}
 	if (r < 0)
 		return check_fail(c, r, "journal");

@@ -49,7 +49,7 @@ struct check {
 	bool journal_unnamed;	 /* the catalog of a clean volume does not say where it is */
 	bool interrupted;	 /* a repair was, after the new catalog was complete */
 	struct journal *journal; /* owned; of an unclean volume */
-	struct journal_pos journal_pos;
+	struct journal_pos journal_pos, journal_end;
 	struct horizons journal_data; /* files of which a dry check leaves data in the journal */
 	uint64_t next_id;	      /* ids below were handed out; 0 = unknown */
 	uint64_t *objects;	      /* owned; ids, ascending */
@@ -126,6 +126,8 @@ void check_close_journal(struct check *c);
 int check_replay_journal(struct check *c, uint64_t *ret_frames);
 /* The same, for what of it a damaged catalog takes; NULL: only the objects. */
 int check_replay_for_witness(struct check *c, struct catalog *witness);
+/* Into the catalog, in a transaction: what was replayed is not replayed again. */
+int check_name_journal_end(struct check *c, struct catalog *cat);
 /* Does the object lack data that is in the journal? */
 bool check_journal_has_data(const struct check *c, uint64_t id);
 

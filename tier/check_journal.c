@@ -2,8 +2,9 @@
 /*
  * The journal of a volume that was not closed: without it the catalog is only the last checkpoint,
  * and objects may lack data that was promised to be durable. A repair replays it into both, as a
- * mount would (tier/replay.c), in one transaction that also forgets the journal; the next mount
- * starts a new one. A dry check replays its rows into the copy of the catalog that it looks at.
+ * mount would (tier/replay.c), in one transaction that also names the end of the journal; the next
+ * mount starts a new one. A dry check replays its rows into the copy of the catalog that it looks
+ * at.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -200,21 +201,16 @@ static int apply(void *arg, const struct journal_entry *e)
 }
 
 /* ---- the journal -------------------------------------------------------------------------- */
-static int ignore(void *arg, const struct journal_entry *e)
+/* Is it all there? Nothing in it: as if there were none. */
+static int verify(struct check *c)
 {
-	(void)arg;
-	(void)e;
-	return 0;
-}
+	bool empty = false;
+	int r = journal_is_empty(c->journal, &empty);
 
-/* Nothing in it: as if there were none. */
-static int close_if_empty(struct check *c)
-{
-	uint64_t frames;
-	int r = journal_replay(c->journal, ignore, NULL, &frames);
-
+	if (r == 0 && c->unclean)
+		r = journal_verify_end(c->journal);
 	journal_rewind(c->journal, &c->journal_pos);
-	if (r < 0 || frames == 0)
+	if (r < 0 || empty)
 		journal_close(TAKE_PTR(c->journal));
 	return r;
 }
@@ -225,7 +221,7 @@ int check_open_journal(struct check *c)
 	int r = catalog_get_meta(c->cat, "journal", &text);
 
 	if (r == -ENOENT)
-		return 0;
+		return c->unclean ? journal_verify_none(c->l.dir_fd) : 0;
 	if (r == 0)
 		r = journal_pos_parse(text, &c->journal_pos);
 	if (r < 0 && !c->unclean)
@@ -233,7 +229,7 @@ int check_open_journal(struct check *c)
 	if (r == 0 && !journal_pos_none(&c->journal_pos))
 		r = journal_open(c->l.dir_fd, &c->journal_pos, &c->journal);
 	if (r == 0 && c->journal)
-		r = close_if_empty(c);
+		r = verify(c);
 	/* That of a clean unmount is empty: it may be lost. */
 	return c->unclean ? r : 0;
 }
@@ -249,6 +245,7 @@ static int replay_both_passes(struct replay_run *p, uint64_t *ret_frames)
 	horizons_sort(&p->horizons);
 	r = journal_replay(c->journal, apply, p, ret_frames);
 	end_frame(p);
+	journal_position(c->journal, &c->journal_end);
 	journal_rewind(c->journal, &c->journal_pos);
 	return r;
 }
@@ -260,14 +257,22 @@ static void run_release(struct replay_run *p)
 	free(p->horizons.items);
 }
 
-/* The rows, the data if it is a repair, and no journal any more: all or nothing. */
+int check_name_journal_end(struct check *c, struct catalog *cat)
+{
+	char text[JOURNAL_POS_TEXT];
+
+	journal_pos_format(&c->journal_end, text);
+	return catalog_put_meta(cat, "journal", text);
+}
+
+/* The rows, the data if it is a repair, and the journal's end: all or nothing. */
 static int replay_in_transaction(struct replay_run *p, uint64_t *ret_frames)
 {
 	int r = replay_both_passes(p, ret_frames);
 
 	if (r == 0 && p->data && p->c->l.objects_fd >= 0 && syncfs(p->c->l.objects_fd) < 0)
 		r = neg_errno(); /* I1 */
-	return r < 0 ? r : catalog_put_meta(p->cat, "journal", NULL);
+	return r < 0 ? r : check_name_journal_end(p->c, p->cat);
 }
 
 int check_replay_journal(struct check *c, uint64_t *ret_frames)

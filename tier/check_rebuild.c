@@ -312,6 +312,8 @@ static int put_meta(struct rebuild *b)
 		r = put_number(b->new, "next_id", max_u64(c->next_id, max + 1 + SPARE_IDS));
 	if (r == 0)
 		r = put_number(b->new, "clean", 1);
+	if (r == 0 && c->journal)
+		r = check_name_journal_end(c, b->new);
 	if (r == 0)
 		r = catalog_put_meta(b->new, "volume_id", c->l.id);
 	if (r == 0)

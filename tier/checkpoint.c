@@ -6,8 +6,10 @@
  * (1) As leader of the committer, so that no batch is under way: snapshot every such file, remember
  * the journal's position; then batches go on. (2) Sync the objects: data that was durable only in
  * the journal is durable in them now. (3) The transaction. (4) The journal before the position is
- * free. Batches that ran since (1) are behind the position and newer than what (3) stores, so
- * replaying them over it gives the newest state. Crash before (3) ends: old catalog, old position.
+ * free, and the journal says that this checkpoint was durable, before anybody relies on it (space
+ * that it calls absent is released): so a catalog that has lost it is found out (journal.h).
+ * Batches that ran since (1) are behind the position and newer than what (3) stores, so replaying
+ * them over it gives the newest state. Crash before (3) ends: old catalog, old position.
  */
 #include "tier/snapshot.h"
 
@@ -146,27 +148,48 @@ static bool any_failed(const struct snapshot *s, unsigned n)
 	return false;
 }
 
+/* The catalog has it. A failure breaks the journal, and then the next checkpoint does without. */
+static void mark_in_journal(struct volume *v, const struct journal_pos *pos)
+{
+	int r = 0;
+
+	if (journal_pos_none(pos))
+		return;
+	commit_lead(v);
+	journal_checkpointed(v->journal, pos);
+	if (journal_room(v->journal) > 0) { /* else broken, or so full that the next is due */
+		journal_begin(v->journal);
+		r = journal_put_checkpoint(v->journal, pos);
+		if (r == 0)
+			r = journal_end(v->journal);
+	}
+	commit_unlead(v);
+	if (r < 0)
+		volume_error(v, NULL, r, "cannot write the journal");
+}
+
 /* A file whose snapshot failed has its state in the journal only: the journal must stay. */
 static int finish(struct volume *v, struct checkpointing *c, int r)
 {
-	bool keep = any_failed(c->s, c->n);
+	bool stored = r == 0 && !any_failed(c->s, c->n);
 
+	if (stored)
+		mark_in_journal(v, &c->pos);
+	crash_point(CP_CHECKPOINT_TOLD);
 	for (unsigned i = 0; i < c->n; i++) {
 		if (r == 0 && c->s[i].error)
 			r = c->s[i].error;
 	}
 	for (unsigned i = 0; i < c->n; i++)
 		snapshot_finish(&c->s[i], false, 0, r);
-	if (r < 0 || keep)
+	if (!stored)
 		return r;
 	commit_lead(v);
 	pthread_mutex_lock(&v->lists_lock);
 	id_set_subtract(&v->dead_ids, &c->dead);
 	pthread_mutex_unlock(&v->lists_lock);
-	if (!journal_pos_none(&c->pos))
-		journal_checkpointed(v->journal, &c->pos);
 	commit_unlead(v);
-	return 0;
+	return r;
 }
 
 /* As leader: nobody changes it. */

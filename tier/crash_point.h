@@ -31,6 +31,7 @@
 	X(CHECKPOINT_SYNCED, run) /* objects synced */ \
 	X(CHECKPOINT_ROWS, run)	/* rows stored, the position not yet */ \
 	X(CHECKPOINT_STORED, run) /* the transaction is over */ \
+	X(CHECKPOINT_TOLD, run) /* the journal says that it is durable */ \
 	X(CHECKPOINT_FREED, run) /* the journal before the position is free */ \
 	X(WRITE_INTENT, run)	/* an intent is durable; nothing overwritten */ \
 	X(WRITE_OBJECT, run)	/* the object is written; the map does not say so */ \
@@ -61,6 +62,7 @@
 	X(PUNCH_SRC, run)	/* hole or zeros in SRC, the SSD as before */ \
 	X(PUNCH_SYNCED, run)	/* SRC synced before dirty data is forgotten */ \
 	X(PUNCH_FORGOTTEN, run)	/* the blocks are absent in memory */ \
+	X(MOUNT_IN_USE, mount)	/* the file in-use is there, nothing was read */ \
 	X(MOUNT_SYNCED, mount)	/* the SSD synced, the journal not read */ \
 	X(REPLAY_LEARNED, mount) /* first pass over */ \
 	X(JOURNAL_ZEROED, mount) /* a new journal without a header */ \

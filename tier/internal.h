@@ -252,7 +252,7 @@ struct volume {
 	unsigned minute;
 	uint64_t last_hits, last_misses, last_written_back;
 	uint64_t settle_cursor;
-	int64_t gone_at_ns; /* when the search for files gone from SRC goes on */
+	int64_t gone_at_ns; /* when the search for files gone from SRC, or any of these, goes on */
 
 	/* What is left to do after a crash; changed by the background only. */
 	_Atomic bool settling, sweeping;

@@ -1,55 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "tier/journal.h"
-
+/* The journal: files, positions, appending. */
 #include <assert.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "db/base.h"
-#include "tier/internal.h"
-
-#define JBLOCK 4096u
-#define FILE_MAGIC "HFSJRNL1"
-#define FRAME_MAGIC 0x4d524648u /* "HFRM" */
-#define FRAME_HEADER 48u
-#define FRAME_MORE 0x80000000u /* in the field of the payload bytes: the batch goes on */
-#define ENTRY_HEADER 8u
-#define VERSION 1u
-#define PATH_BYTES_MAX 4096u
-
-struct journal {
-	int fd; /* owned */
-	uint64_t size;
-	struct journal_pos head, tail;
-	_Atomic uint64_t used; /* bytes between tail and head */
-	char *buf;	       /* owned; one frame, header included */
-	uint32_t fill;	       /* payload bytes in buf */
-	uint64_t batch_seq; /* of the first frame of this batch */
-	int batch_error;
-	bool broken;
-	bool wrapped; /* the last frame went to the start of the file */
-};
-
-/* ---- little-endian ------------------------------------------------------------------------ */
-static void put_le(void *p, uint64_t n, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		((uint8_t *)p)[i] = (uint8_t)(n >> (8 * i));
-}
-
-static uint64_t get_le(const void *p, unsigned bytes)
-{
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		n |= (uint64_t)((const uint8_t *)p)[i] << (8 * i);
-	return n;
-}
+#include "tier/journal_internal.h"
 
 /* ---- file --------------------------------------------------------------------------------- */
 static int write_header(struct journal *j)
@@ -88,7 +47,7 @@ void journal_close(struct journal *j)
 	free(j);
 }
 
-static void slot_name(unsigned slot, char ret[16])
+void journal_slot_name(unsigned slot, char ret[16])
 {
 	snprintf(ret, 16, "journal.%u", slot & 1);
 }
@@ -129,7 +88,7 @@ int journal_create(int dir_fd, unsigned slot, uint64_t bytes, struct journal **r
 	uint64_t size = round_down_u64(max_u64(bytes, JOURNAL_BYTES_MIN), JBLOCK);
 	char name[16];
 
-	slot_name(slot, name);
+	journal_slot_name(slot, name);
 	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
@@ -154,7 +113,7 @@ int journal_remove(int dir_fd, unsigned slot)
 {
 	char name[16];
 
-	slot_name(slot, name);
+	journal_slot_name(slot, name);
 	return unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT ? neg_errno() : 0;
 }
 
@@ -223,7 +182,7 @@ int journal_open(int dir_fd, const struct journal_pos *pos, struct journal **ret
 	char name[16];
 	uint64_t size;
 
-	slot_name(pos->slot, name);
+	journal_slot_name(pos->slot, name);
 	int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
 	if (fd < 0)
@@ -267,12 +226,6 @@ uint64_t journal_used(const struct journal *j)
 	return atomic_load(&j->used);
 }
 
-/* Bytes a frame with that payload occupies. */
-static uint64_t frame_bytes(uint64_t payload)
-{
-	return round_up_u64(FRAME_HEADER + payload, JBLOCK);
-}
-
 uint64_t journal_room(const struct journal *j)
 {
 	uint64_t free_bytes = journal_size(j) - journal_used(j);
@@ -293,7 +246,8 @@ static void seal(struct journal *j, uint64_t seq, bool more)
 	put_le(h + 8, seq, 8);
 	memcpy(h + 16, j->head.id, 16);
 	put_le(h + 32, XXH3_64bits(h + FRAME_HEADER, j->fill), 8);
-	put_le(h + 40, XXH3_64bits(h, 40), 8);
+	put_le(h + 40, j->batch_seq, 8);
+	put_le(h + 48, XXH3_64bits(h, 48), 8);
 }
 
 static int write_frame(struct journal *j, bool more)
@@ -513,6 +467,11 @@ int journal_put_synced(struct journal *j, uint64_t file_id)
 	return put_id(j, J_SYNCED, file_id);
 }
 
+int journal_put_checkpoint(struct journal *j, const struct journal_pos *pos)
+{
+	return put_id(j, J_CHECKPOINT, pos->next_seq);
+}
+
 int journal_put_data(struct journal *j, uint64_t file_id, uint64_t off, const void *data,
 		     uint32_t len)
 {
@@ -525,254 +484,4 @@ int journal_put_data(struct journal *j, uint64_t file_id, uint64_t off, const vo
 	memcpy(p, data, len);
 	entry_end(j, J_DATA, start, p + len);
 	return 0;
-}
-
-/* ---- reading ------------------------------------------------------------------------------ */
-struct cursor {
-	const char *p, *end;
-	bool bad;
-};
-
-static uint64_t take(struct cursor *c)
-{
-	if (c->end - c->p < 8) {
-		c->bad = true;
-		return 0;
-	}
-	c->p += 8;
-	return get_le(c->p - 8, 8);
-}
-
-static const char *take_bytes(struct cursor *c, uint64_t len)
-{
-	if ((uint64_t)(c->end - c->p) < len) {
-		c->bad = true;
-		return NULL;
-	}
-	c->p += len;
-	return c->p - len;
-}
-
-static void read_file(struct cursor *c, struct journal_entry *e, char *path)
-{
-	struct cat_file *f = &e->file;
-
-	f->id = e->file_id = take(c);
-	f->flags = (uint32_t)take(c);
-	uint64_t key_len = take(c);
-
-	f->size_bytes = take(c);
-	f->mtime_ns = (int64_t)take(c);
-	f->src_size_bytes = take(c);
-	f->src_mtime_ns = (int64_t)take(c);
-	f->src_ctime_ns = (int64_t)take(c);
-	uint64_t path_len = take(c);
-
-	if (key_len > CAT_KEY_MAX || path_len > PATH_BYTES_MAX + 1) {
-		c->bad = true;
-		return;
-	}
-	f->key_len = (uint32_t)key_len;
-	const char *key = take_bytes(c, key_len);
-
-	if (key)
-		memcpy(f->key, key, key_len);
-	if (path_len) {
-		const char *text = take_bytes(c, path_len - 1);
-
-		if (text)
-			memcpy(path, text, path_len - 1);
-		path[text ? path_len - 1 : 0] = '\0';
-		f->path = path;
-	}
-}
-
-static void read_bitmap(struct cursor *c, uint8_t *bitmap)
-{
-	uint64_t mask = take(c);
-
-	for (unsigned w = 0; w < BITMAP_WORDS; w++)
-		if (mask >> w & 1)
-			put_le(bitmap + 8 * w, take(c), 8);
-}
-
-static void read_group(struct cursor *c, struct journal_entry *e)
-{
-	struct cat_group *g = &e->group;
-
-	e->file_id = take(c);
-	g->index = take(c);
-	g->flags = (uint32_t)take(c);
-	g->pinned = take(c);
-	read_bitmap(c, g->present);
-	read_bitmap(c, g->dirty);
-	g->sum_valid = take(c);
-	for (unsigned w = 0; w < CAT_EXTENTS_PER_GROUP; w++)
-		if (g->sum_valid >> w & 1)
-			g->sum[w] = take(c);
-	uint64_t warm = take(c);
-
-	for (unsigned w = 0; w < CAT_EXTENTS_PER_GROUP; w++)
-		if (warm >> w & 1) {
-			const char *heat = take_bytes(c, 1);
-
-			g->heat[w] = heat ? (uint8_t)*heat : 0;
-		}
-}
-
-static void read_data(struct cursor *c, struct journal_entry *e)
-{
-	e->file_id = take(c);
-	e->off = take(c);
-	e->len = (uint32_t)(c->end - c->p);
-	e->data = c->p;
-	c->bad |= e->off > (uint64_t)INT64_MAX - e->len;
-}
-
-/* One entry of [p, end). Returns its whole length, 0 if it makes no sense. */
-static uint64_t read_entry(const char *p, const char *end, struct journal_entry *e, char *path)
-{
-	if (end - p < (ptrdiff_t)ENTRY_HEADER)
-		return 0;
-	uint64_t len = get_le(p + 4, 4);
-	struct cursor c = { .p = p + ENTRY_HEADER };
-
-	if (round_up_u64(len, 8) > (uint64_t)(end - c.p))
-		return 0;
-	c.end = c.p + len;
-	uint64_t frame = e->frame;
-
-	memset(e, 0, sizeof(*e));
-	e->frame = frame;
-	e->type = (unsigned char)*p;
-	switch ((unsigned char)*p) {
-	case J_FILE:
-		read_file(&c, e, path);
-		break;
-	case J_GROUP:
-		read_group(&c, e);
-		break;
-	case J_DELETE:
-	case J_SYNCED:
-		e->file_id = take(&c);
-		break;
-	case J_DATA:
-		read_data(&c, e);
-		break;
-	default:
-		return 0;
-	}
-	return c.bad || !e->file_id ? 0 : ENTRY_HEADER + round_up_u64(len, 8);
-}
-
-struct frame {
-	uint64_t at; /* where it is in the file */
-	uint32_t payload;
-	bool more;
-};
-
-/* Is there the frame number head.next_seq at `offset`? Then it is in buf. */
-static int read_frame(struct journal *j, uint64_t offset, struct frame *ret)
-{
-	if (offset + JBLOCK > j->size)
-		return 0;
-	int r = read_full(j->fd, j->buf, JBLOCK, offset);
-
-	if (r < 0)
-		return r;
-	const char *h = j->buf;
-	bool more = get_le(h + 4, 4) & FRAME_MORE;
-	uint64_t payload = get_le(h + 4, 4) & ~(uint64_t)FRAME_MORE, bytes = frame_bytes(payload);
-
-	if (get_le(h, 4) != FRAME_MAGIC || get_le(h + 8, 8) != j->head.next_seq ||
-	    memcmp(h + 16, j->head.id, 16) || get_le(h + 40, 8) != XXH3_64bits(h, 40) ||
-	    payload > JOURNAL_FRAME_MAX || offset + bytes > j->size)
-		return 0;
-	r = read_full(j->fd, j->buf, bytes, offset);
-	if (r < 0)
-		return r;
-	if (get_le(h + 32, 8) != XXH3_64bits(h + FRAME_HEADER, payload))
-		return 0;
-	*ret = (struct frame){ .at = offset, .payload = (uint32_t)payload, .more = more };
-	return 1;
-}
-
-static int replay_frame(struct journal *j, uint32_t payload,
-			int (*fn)(void *arg, const struct journal_entry *e), void *arg,
-			struct journal_entry *e, char *path)
-{
-	const char *p = j->buf + FRAME_HEADER, *end = p + payload;
-
-	while (p < end) {
-		e->frame = j->head.next_seq - 1;
-		uint64_t len = read_entry(p, end, e, path);
-		int r = len ? fn(arg, e) : -EUCLEAN;
-
-		if (r < 0)
-			return r;
-		p += len;
-	}
-	return 0;
-}
-
-/* The frame behind the head, or at the start of the file; the head moves behind it. */
-static int next_frame(struct journal *j, struct frame *ret)
-{
-	uint64_t at = j->head.offset, skipped = 0;
-	int r = read_frame(j, at, ret);
-
-	if (r == 0 && at != JBLOCK) {
-		skipped = j->size - at;
-		r = read_frame(j, JBLOCK, ret);
-	}
-	if (r <= 0)
-		return r;
-	j->head.offset = ret->at + frame_bytes(ret->payload);
-	j->head.next_seq++;
-	atomic_fetch_add(&j->used, skipped + frame_bytes(ret->payload));
-	return 1;
-}
-
-/* Behind the last frame that ends a batch. */
-static int find_end(struct journal *j, uint64_t *ret_seq)
-{
-	struct journal_pos start = j->head;
-	struct frame frame;
-	int r;
-
-	*ret_seq = start.next_seq;
-	while ((r = next_frame(j, &frame)) > 0)
-		if (!frame.more)
-			*ret_seq = j->head.next_seq;
-	journal_rewind(j, &start);
-	return r;
-}
-
-static int replay_frames(struct journal *j, int (*fn)(void *arg, const struct journal_entry *e),
-			 void *arg, struct journal_entry *e, char *path, uint64_t *ret_frames)
-{
-	struct frame frame;
-	uint64_t end;
-	int r = find_end(j, &end);
-
-	while (r >= 0 && j->head.next_seq < end) {
-		r = next_frame(j, &frame);
-		if (r <= 0)
-			return r < 0 ? r : -EIO; /* it was there a moment ago */
-		r = replay_frame(j, frame.payload, fn, arg, e, path);
-		++*ret_frames;
-	}
-	return r;
-}
-
-int journal_replay(struct journal *j, int (*fn)(void *arg, const struct journal_entry *e),
-		   void *arg, uint64_t *ret_frames)
-{
-	_cleanup_free_ struct journal_entry *e = calloc(1, sizeof(*e));
-	_cleanup_free_ char *path = malloc(PATH_BYTES_MAX + 2);
-
-	*ret_frames = 0;
-	if (!e || !path)
-		return -ENOMEM;
-	return replay_frames(j, fn, arg, e, path, ret_frames);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tier/layout.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,6 +210,61 @@ int layout_open_existing(const struct src *src, const char *ssd_path, bool write
 	}
 	if (r < 0)
 		layout_release(l);
+	return r;
+}
+
+/* ---- the mark of a mount ------------------------------------------------------------------ */
+#define MARK "in-use"
+
+int layout_mark(int dir_fd)
+{
+	_cleanup_close_ int fd =
+		openat(dir_fd, MARK, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	return fd < 0 || fsync(fd) < 0 || fsync(dir_fd) < 0 ? neg_errno() : 0;
+}
+
+int layout_unmark(int dir_fd)
+{
+	if (unlinkat(dir_fd, MARK, 0) < 0 && errno != ENOENT)
+		return neg_errno();
+	return fsync(dir_fd) < 0 ? neg_errno() : 0;
+}
+
+bool layout_is_marked(int dir_fd)
+{
+	return faccessat(dir_fd, MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int dir_has_object(int objects_fd, unsigned n)
+{
+	char name[8];
+	struct dirent *e;
+	bool found = false;
+
+	object_dir_name(n, name);
+	int fd = openat(objects_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir) {
+		int r = errno == ENOENT ? 0 : neg_errno();
+
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (!found && (e = readdir(dir)))
+		found = object_id_of_name(e->d_name) != 0;
+	closedir(dir);
+	return found;
+}
+
+int layout_has_objects(int objects_fd)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < OBJECT_DIRS; i++)
+		r = dir_has_object(objects_fd, i);
 	return r;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * layout.h - the volume's directory on the SSD: SSD/volumes/<volume-id>/{lock, catalog.db,
- * objects/}.
+ * in-use,
+ * journal.0, journal.1, reserve, objects/}.
  *
  * The volume id is a hash of SRC's filesystem UUID and the identity of SRC's root directory, so the
  * same tree finds its volume again wherever it is mounted. All functions return -errno and put one
@@ -34,5 +35,15 @@ int layout_open(const struct src *src, const char *ssd_path, struct layout *ret_
 int layout_open_existing(const struct src *src, const char *ssd_path, bool write,
 			 struct layout *ret_layout, char *error, size_t error_size);
 void layout_release(struct layout *l);
+/*
+ * The file `in-use` is there, durably, from before a mount's first change until after its last one.
+ * What the catalog says about a clean end counts only without it: of a catalog whose WAL was lost
+ * an old state comes back, with an old clean mark.
+ */
+int layout_mark(int dir_fd);
+int layout_unmark(int dir_fd);
+bool layout_is_marked(int dir_fd);
+/* Is there an object? -errno. */
+int layout_has_objects(int objects_fd);
 
 #endif

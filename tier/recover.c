@@ -395,10 +395,12 @@ static int settle_next(struct volume *v)
 	struct cat_file row;
 	int r = catalog_next_unsettled(v->cat, v->settle_cursor, &row);
 
-	if (r < 0) {
+	if (r == -ENOENT) {
 		atomic_store(&v->settling, false);
-		return r == -ENOENT ? 1 : r;
+		return 1;
 	}
+	if (r < 0)
+		return r;
 	struct tfile *f = tfile_get_loaded(v, &row);
 
 	v->settle_cursor = row.id;
@@ -479,6 +481,7 @@ static int sweep_next_dir(struct volume *v)
 #define GONE_STEP_NS (SECOND_NS / 200)
 /* Each row costs a look at SRC's inode: of the slow disk's time this gets a quarter. */
 #define GONE_PAUSE 3
+#define RETRY_NS (30 * SECOND_NS)
 
 /* Unlinked shortly before the crash, or while it was open. Only a handle tells that for certain;
  * and not of a file that was unlinked since and is still open. */
@@ -532,15 +535,27 @@ static int look_for_rows(struct volume *v, int64_t now_ns)
 	return r == -ENOENT ? 0 : r < 0 ? r : spent_ns < GONE_STEP_NS;
 }
 
-int recover_step(struct volume *v, int64_t now_ns)
+static int recover_some(struct volume *v, int64_t now_ns)
 {
 	if (atomic_load(&v->settling))
 		return settle_next(v);
 	if (atomic_load(&v->sweeping))
 		return sweep_next_dir(v);
-	if (atomic_load(&v->gone_cursor) == GONE_NONE || now_ns < v->gone_at_ns)
-		return 0;
 	return look_for_rows(v, now_ns);
+}
+
+int recover_step(struct volume *v, int64_t now_ns)
+{
+	if (!recover_pending(v) || now_ns < v->gone_at_ns)
+		return 0;
+	int r = recover_some(v, now_ns);
+
+	/* It is not done then, and the volume not clean. */
+	if (r < 0) {
+		volume_error(v, NULL, r, catalog_error(v->cat));
+		v->gone_at_ns = now_ns + RETRY_NS;
+	}
+	return r;
 }
 
 bool recover_pending(const struct volume *v)

@@ -8,6 +8,11 @@
  * transaction that also names the new journal. Objects are synced before it (I1). A crash anywhere
  * in between: the old position is still in the catalog, everything is done again, same result.
  * After a clean unmount there is nothing to replay and the journal is used on.
+ *
+ * Is it the right journal, and all of it? A catalog whose WAL was damaged comes back in an older
+ * state, and names an older position, or an older journal, or none; a damaged frame looks like the
+ * end. journal.h says how that is told from a crash. Then the mount is refused: objects and catalog
+ * do not belong together any more, and check rebuilds one from the other.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -214,7 +219,9 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 		r = catalog_run(v, in_transaction, &p);
 	crash_point(CP_REPLAY_NAMED);
 	if (r == 0) {
+		/* Durably: should the catalog lose what it just took, it names what is missing. */
 		(void)journal_remove(v->dir_fd, pos->slot);
+		(void)fsync(v->dir_fd);
 		crash_point(CP_REPLAY_REMOVED);
 		if (p.frames)
 			volume_log(v, 6, "replayed %llu frames of the journal",
@@ -227,22 +234,15 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	return r;
 }
 
-static int count(void *arg, const struct journal_entry *e)
-{
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* The journal of a clean unmount is empty, and whole behind its end: used on as it is. */
 static bool reuse(struct volume *v, const struct journal_pos *pos)
 {
-	uint64_t frames;
+	bool empty;
 
 	if (v->unclean || !v->old_journal ||
 	    journal_size(v->old_journal) + 4096 != journal_bytes(v))
 		return false;
-	if (journal_replay(v->old_journal, count, NULL, &frames) < 0 || frames) {
+	if (journal_is_empty(v->old_journal, &empty) < 0 || !empty) {
 		journal_rewind(v->old_journal, pos);
 		return false;
 	}
@@ -250,15 +250,47 @@ static bool reuse(struct volume *v, const struct journal_pos *pos)
 	return true;
 }
 
+/* -ENOENT: the catalog does not say. */
 static int read_position(struct volume *v, struct journal_pos *ret_pos)
 {
 	_cleanup_free_ char *text = NULL;
 	int r = catalog_get_meta(v->cat, "journal", &text);
 
 	*ret_pos = (struct journal_pos){ 0 };
+	return r < 0 ? r : journal_pos_parse(text, ret_pos);
+}
+
+static int ignore(void *arg, const struct journal_entry *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* The journal of a volume that was not closed: there, and not cut short. */
+static int open_needed(struct volume *v, const struct journal_pos *pos)
+{
+	uint64_t frames;
+
+	if (journal_pos_none(pos)) /* it was broken, and the catalog went on without */
+		return 0;
+	int r = journal_open(v->dir_fd, pos, &v->old_journal);
+
 	if (r == 0)
-		r = journal_pos_parse(text, ret_pos);
-	return r == -ENOENT ? 0 : r;
+		r = journal_replay(v->old_journal, ignore, NULL, &frames);
+	if (r == 0)
+		r = journal_verify_end(v->old_journal);
+	if (r == 0)
+		journal_rewind(v->old_journal, pos);
+	return r;
+}
+
+/* That of a volume that was closed is empty: nothing is lost with it. */
+static int open_empty(struct volume *v, const struct journal_pos *pos)
+{
+	int r = journal_pos_none(pos) ? 0 : journal_open(v->dir_fd, pos, &v->old_journal);
+
+	return r == -ENOENT || r == -EUCLEAN ? 0 : r;
 }
 
 int replay_journal(struct volume *v, char *error, size_t error_size)
@@ -266,18 +298,22 @@ int replay_journal(struct volume *v, char *error, size_t error_size)
 	struct journal_pos pos;
 	int r = read_position(v, &pos);
 
-	if (r == 0 && !journal_pos_none(&pos)) {
-		r = journal_open(v->dir_fd, &pos, &v->old_journal);
-		if (!v->unclean && (r == -ENOENT || r == -EUCLEAN))
-			r = 0; /* it was empty: nothing is lost with it */
-	}
+	if (r == -EUCLEAN && !v->unclean && !catalog_is_damaged(v->cat))
+		r = -ENOENT; /* nonsense, but nothing is lost with it */
+	if (r == -ENOENT)
+		r = v->unclean ? journal_verify_none(v->dir_fd) : 0;
+	if (r == 0)
+		r = v->unclean ? open_needed(v, &pos) : open_empty(v, &pos);
 	if (r == 0 && !reuse(v, &pos))
 		r = renew(v, &pos);
 	journal_close(TAKE_PTR(v->old_journal));
-	if (r < 0)
+	if (r < 0 && !catalog_is_damaged(v->cat))
 		snprintf(error, error_size,
 			 "%s/journal.%u: %s; what was synced since the last checkpoint is in it: "
 			 "hybridfs check --repair goes on without",
-			 v->dir_path, pos.slot, r == -ENOENT ? "missing" : strerror(-r));
+			 v->dir_path, pos.slot,
+			 r == -ENOENT  ? "missing" :
+			 r == -EUCLEAN ? "damaged, or the catalog is out of date" :
+					 strerror(-r));
 	return r;
 }

@@ -2,6 +2,7 @@
 /* A volume: open, close, totals. The background steps are in step.c. */
 #include "tier/volume.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -141,7 +142,6 @@ static void volume_free(struct volume *v)
 }
 
 struct opening {
-	bool clean;
 	uint64_t first_id, gone;
 };
 
@@ -180,13 +180,55 @@ static int mark_open(struct volume *v, void *arg)
 	return r;
 }
 
+/* An empty catalog over what a lost one knew would make an end of it. */
+static int refuse_if_lost(struct volume *v)
+{
+	if (faccessat(v->dir_fd, "catalog.db", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	int r = layout_is_marked(v->dir_fd) ? 1 : layout_has_objects(v->objects_fd);
+
+	return r > 0 ? -ENOENT : r;
+}
+
+static int open_and_mark(struct volume *v)
+{
+	int r = refuse_if_lost(v);
+
+	if (r == 0)
+		r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
+	if (r == -ENOSPC && room_give_reserve(v))
+		r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
+	v->unclean = r == 0 && layout_is_marked(v->dir_fd);
+	if (r == 0)
+		r = layout_mark(v->dir_fd);
+	if (r == -ENOSPC && v->cat && room_give_reserve(v))
+		r = layout_mark(v->dir_fd);
+	crash_point(CP_MOUNT_IN_USE);
+	return r;
+}
+
+static const char *catalog_trouble(int r)
+{
+	switch (r) {
+	case -ENOENT:
+		return "missing; hybridfs check --repair rebuilds it from the objects";
+	case -EPROTONOSUPPORT:
+		return "made by a newer hybridfs";
+	case -EOPNOTSUPP:
+		return "made by an older hybridfs, which this one does not read; hybridfs check "
+		       "--repair rebuilds it from the objects";
+	case -EUCLEAN:
+		return "damaged; hybridfs check --repair rebuilds it from the objects";
+	default:
+		return strerror(-r);
+	}
+}
+
 static int open_catalog(struct volume *v, char *error, size_t error_size)
 {
 	uint64_t clean = 1, first = 1, max = 0, gone = GONE_NONE;
-	int r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
+	int r = open_and_mark(v);
 
-	if (r == -ENOSPC && room_give_reserve(v))
-		r = catalog_open(v->dir_fd, "catalog.db", false, &v->cat);
 	if (r == 0)
 		r = meta_number(v, "clean", &clean);
 	if (r == 0)
@@ -196,16 +238,12 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	if (r == 0)
 		r = catalog_max_id(v->cat, &max);
 	if (r < 0) {
-		snprintf(error, error_size,
-			 "%s/catalog.db: %s; hybridfs check --repair rebuilds it from the objects",
-			 v->dir_path, r == -EUCLEAN ? "damaged" : strerror(-r));
+		snprintf(error, error_size, "%s/catalog.db: %s", v->dir_path, catalog_trouble(r));
 		return r;
 	}
-	struct opening o = { .clean = clean,
-			     .first_id = max_u64(first, max + 1),
-			     .gone = clean ? gone : 0 };
+	v->unclean |= !clean;
+	struct opening o = { .first_id = max_u64(first, max + 1), .gone = v->unclean ? 0 : gone };
 
-	v->unclean = !clean;
 	atomic_store(&v->gone_cursor, o.gone);
 	v->first_new_id = o.first_id;
 	atomic_store(&v->next_id, o.first_id);
@@ -227,10 +265,23 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	if (r == 0)
 		r = catalog_run(v, mark_open, &o);
 	crash_point(CP_MOUNT_MARKED);
-	if (r < 0 && !*error)
+	if (r < 0 && catalog_is_damaged(v->cat))
+		snprintf(error, error_size, "%s/catalog.db: %s: %s", v->dir_path,
+			 catalog_error(v->cat), catalog_trouble(-EUCLEAN));
+	else if (r < 0 && !*error)
 		snprintf(error, error_size, "%s: cannot open the volume: %s", v->dir_path,
 			 strerror(-r));
 	return r;
+}
+
+/* The last change of the volume was made. As long as there is a WAL, the catalog is not in one
+ * piece. */
+static int unmark(struct volume *v)
+{
+	catalog_close(TAKE_PTR(v->cat));
+	if (faccessat(v->dir_fd, "catalog.db-wal", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	return layout_unmark(v->dir_fd);
 }
 
 static void drop_promotions(struct volume *v)
@@ -296,6 +347,8 @@ int volume_open(struct src *src, const char *ssd_path, const struct volume_optio
 	if (r < 0) {
 		drop_files(v);
 		drop_graves(v);
+		if (v->cat && !v->unclean)
+			(void)unmark(v); /* else the next mount has something to recover */
 		volume_free(v);
 		return r;
 	}
@@ -366,11 +419,20 @@ int volume_close(struct volume *v)
 	 * that came back. */
 	if (r == 0 && syncfs(v->objects_fd) < 0)
 		r = neg_errno();
+	if (catalog_is_damaged(v->cat)) {
+		volume_error(v, NULL, -EUCLEAN, "the catalog: hybridfs check --repair");
+		r = r < 0 ? r : -EUCLEAN;
+	}
 	/* What is not settled, swept or buried yet is for the next mount to do. */
-	if (r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) && !v->graves)
+	bool clean = r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) &&
+		     !v->graves;
+
+	if (clean)
 		r = catalog_run(v, mark_clean, NULL);
 	crash_point(CP_UMOUNT_MARKED);
 	drop_graves(v);
+	if (r == 0 && clean)
+		r = unmark(v);
 	volume_free(v);
 	return r;
 }
@@ -424,10 +486,13 @@ static void sum_minutes(const struct volume *v, unsigned n, struct hit_minute *r
 	}
 }
 
-static void judge_health(struct volume_status *s)
+static void judge_health(struct volume_status *s, bool damaged)
 {
 	s->healthy = false;
-	if (s->conflicts)
+	if (damaged)
+		snprintf(s->health_reason, sizeof(s->health_reason),
+			 "the catalog is damaged: unmount, and run hybridfs check --repair");
+	else if (s->conflicts)
 		snprintf(s->health_reason, sizeof(s->health_reason),
 			 "%llu files were changed in SRC while newer data waits on the SSD",
 			 (unsigned long long)s->conflicts);
@@ -479,5 +544,5 @@ void volume_status(struct volume *v, struct volume_status *ret)
 	s->hits_1h = h.hits;
 	s->misses_1h = h.misses;
 	s->write_back_bytes_per_s = m.written_back / 60;
-	judge_health(s);
+	judge_health(s, catalog_is_damaged(v->cat));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The check under stress: volumes that were never closed, repairs that are killed before each of
- * their system calls, what the engine leaves after random work, and random corruption.
+ * their system calls, what the engine leaves after random work, and random corruption; and a mount
+ * of what was corrupted, without a check before.
  */
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -499,8 +500,262 @@ static void random_corruption_after_a_crash(void)
 	world_release();
 }
 
+/* ---- a mount of it ------------------------------------------------------------------------ */
+static struct content before[FILES]; /* what SRC alone has */
+
+static void read_src(int i, struct content *ret)
+{
+	int fd = openat(w.src.root_fd, w.files[i].name, O_RDONLY | O_CLOEXEC);
+	struct stat st = { .st_size = 0 };
+
+	fstat(fd, &st);
+	*ret = (struct content){ .data = malloc((size_t)st.st_size + 1),
+				 .size = (uint64_t)st.st_size };
+	CHECK_EQ(pread(fd, ret->data, ret->size, 0), (ssize_t)ret->size);
+	close(fd);
+}
+
+static uint8_t byte_of(const struct content *x, uint64_t at)
+{
+	return at < x->size ? x->data[at] : 0;
+}
+
+/* Old bytes or new ones; with `all`, new ones. */
+static void check_src(bool all)
+{
+	for (int i = 0; i < FILES; i++) {
+		const struct content *old = &before[i], *new = &w.files[i];
+		struct content now;
+		uint64_t at = 0;
+
+		read_src(i, &now);
+		while (at < now.size &&
+		       ((!all && now.data[at] == byte_of(old, at)) ||
+			now.data[at] == byte_of(new, at)))
+			at++;
+		if (!CHECK_EQ(at, now.size) || !CHECK(!all || now.size == new->size) ||
+		    !CHECK(now.size <= old->size || now.size <= new->size))
+			printf("# SRC of %s\n", new->name);
+		free(now.data);
+	}
+}
+
+/* What is shown is right, or the reader is told. */
+static bool read_files(bool may_be_wrong)
+{
+	bool all = true;
+
+	for (int i = 0; i < FILES; i++) {
+		const struct content *x = &w.files[i];
+		int fd = openat(w.src.root_fd, x->name, O_PATH | O_CLOEXEC);
+		struct tier_stream stream = { 0 };
+		uint8_t *buf = calloc(1, x->size + 1);
+		struct tfile *f = NULL;
+		struct src_key key;
+		ssize_t n;
+
+		CHECK_EQ(src_key_of_fd(&w.src, fd, &key), 0);
+		close(fd);
+		n = tfile_get(w.v, &key, x->name, &f);
+		if (n == 0)
+			n = tfile_use(f, false);
+		if (n == 0) {
+			n = tfile_read(f, &stream, buf, x->size + 1, 0);
+			tfile_unuse(f);
+		}
+		bool same = n == (ssize_t)x->size && memcmp(buf, x->data, x->size) == 0;
+
+		if (!CHECK(same || n < 0 || may_be_wrong))
+			printf("# %s: %zd of %ju bytes\n", x->name, n, (uintmax_t)x->size);
+		all &= same;
+		tfile_put(f);
+		free(buf);
+	}
+	return all;
+}
+
+static bool flush_all(void)
+{
+	struct volume_status status;
+	uint64_t bytes, left = 0;
+	int64_t wait;
+	int r = 1;
+
+	for (int i = 0; i < 40; i++)
+		(void)volume_step(w.v, &wait);
+	for (int i = 0; i < 100 && r > 0; i++)
+		r = volume_flush_step(w.v, 1u << 20, &bytes, &left);
+	volume_status(w.v, &status);
+	return r == 0 && left == 0 && status.healthy;
+}
+
+enum { REFUSED = 2, TROUBLED = 4 }; /* bits of a child's exit status, besides 1 for a failure */
+
+/* `objects`: one of them was damaged too, and what was in it may be lost. */
+static void mount_and_use(void *arg)
+{
+	bool objects = *(bool *)arg;
+	struct volume_options o;
+
+	volume_options_init(&o);
+	o.size_bytes = 64u << 20;
+	o.seq_cutoff_bytes = 0;
+	CHECK_EQ(src_init(&w.src, w.src_path), 0);
+	w.log_errors = 0;
+	*w.error = '\0';
+	int r = volume_open(&w.src, w.ssd_path, &o, &env, &w.v, w.error, sizeof(w.error)), said = 0;
+
+	if (r < 0) {
+		said = REFUSED;
+		if (!CHECK(strstr(w.error, "hybridfs check --repair")))
+			printf("# refused (%d): %s\n", r, w.error);
+	} else {
+		bool right = read_files(objects), flushed = flush_all();
+
+		right &= read_files(objects);
+		r = volume_close(w.v);
+		said = right && flushed && r == 0 ? 0 : TROUBLED;
+		CHECK(!said || objects || w.log_errors || r < 0);
+	}
+	if (!objects)
+		check_src(!said);
+	fflush(stdout);
+	_exit(said | (unit_failures ? 1 : 0));
+}
+
+static void damage_state(bool crashed, bool *ret_needed)
+{
+	static const char *const names[] = { "catalog.db", "catalog.db-wal", "journal.0",
+					     "journal.1" };
+	uint64_t n = below(crashed ? 4 : 3);
+	char *path = path_of(volume_path(), names[n]);
+
+	if (n == 2 && access(path, F_OK) < 0)
+		path = path_of(volume_path(), names[3]);
+	*ret_needed = crashed || n < 2;
+	if (below(20) == 0 && n != 1)
+		(void)!unlink(path);
+	else
+		corrupt(path, false);
+}
+
+struct tally {
+	unsigned refused, troubled, rounds;
+};
+
+static void mount_one(void (*make)(void), bool crashed, struct tally *t)
+{
+	static uint64_t src;
+	bool objects = below(5) == 0, needed;
+	uint64_t seed = w.seed;
+
+	/* A ctime can not be put back: when SRC was written to, another world is needed. */
+	if (t->rounds && hash_of(w.src_path) != src) {
+		for (int i = 0; i < FILES; i++)
+			free(before[i].data);
+		world_release();
+		t->rounds = 0;
+	}
+	if (t->rounds++ == 0) {
+		make();
+		w.seed = seed;
+		src = hash_of(w.src_path);
+		CHECK_EQ(src_init(&w.src, w.src_path), 0);
+		for (int i = 0; i < FILES; i++)
+			read_src(i, &before[i]);
+		src_release(&w.src);
+	}
+	restore_ssd();
+	damage_state(crashed, &needed);
+	if (objects)
+		corrupt(path_of(volume_path(), below(2) ? "objects/03/0000000000000003" :
+							  "objects/01/0000000000000001"),
+			true);
+	int status = unit_child(mount_and_use, &objects);
+
+	if (!CHECK(status >= 0 && !(status & 1)) || !CHECK(needed || !(status & REFUSED)))
+		printf("# status %d: SEED=%" PRIx64 "\n", status, seed);
+	t->refused += status == REFUSED;
+	t->troubled += status == TROUBLED;
+}
+
+static void mount_many(void (*make)(void), bool crashed)
+{
+	unsigned rounds = getenv("SCALE") ? 60 * (unsigned)atoi(getenv("SCALE")) : 60;
+	struct tally t = { .refused = 0 };
+
+	w.seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 0x54321;
+	for (unsigned i = 0; i < rounds; i++)
+		mount_one(make, crashed, &t);
+	printf("# %u mounts: %u refused, %u with errors that were told\n", rounds, t.refused,
+	       t.troubled);
+	CHECK(t.refused > 0);
+	for (int i = 0; i < FILES; i++)
+		free(before[i].data);
+	world_release();
+}
+
+static void world_closed(void)
+{
+	world_new();
+	save_ssd();
+}
+
+/* Space that a checkpoint gave up is released; then more of everything. */
+static void world_crashed_late(void)
+{
+	struct tfile *f[FILES];
+	uint64_t next = 0, bytes;
+	int64_t wait;
+
+	world_dirs();
+	world_files();
+	if (!engine_open(64u << 20))
+		abort();
+	fill_volume();
+	pin_dir("dir");
+	for (int i = 0; i < FILES; i++)
+		f[i] = engine_use(w.files[i].name);
+	CHECK_EQ(volume_commit(w.v), 0);
+	while (next != UINT64_MAX &&
+	       CHECK_EQ(tfile_demote_step(f[CLEAN], 1u << 20, false, &next, &bytes), 0))
+		;
+	CHECK_EQ(volume_commit(w.v), 0);
+	engine_write(f[GROWN], &w.files[GROWN], 30000, 10000);
+	CHECK_EQ(tfile_fsync(f[GROWN], false), 0);
+	for (int i = 0; i < 20; i++)
+		(void)volume_step(w.v, &wait);
+	CHECK_EQ(volume_commit(w.v), 0);
+	engine_write(f[DIRTY], &w.files[DIRTY], 400000, 5000);
+	engine_promote(f[PART], 0, 200000);
+	for (int i = 0; i < FILES; i++)
+		CHECK_EQ(tfile_fsync(f[i], false), 0);
+	save_ssd();
+	for (int i = 0; i < FILES; i++)
+		engine_unuse(f[i]);
+	engine_close();
+}
+
+static void mount_of_damage(void)
+{
+	mount_many(world_closed, false);
+}
+
+static void mount_of_damage_after_a_crash(void)
+{
+	mount_many(world_crashed, true);
+}
+
+static void mount_of_damage_after_checkpoints(void)
+{
+	mount_many(world_crashed_late, true);
+}
+
 UNIT_MAIN({ "killed_while_rebuilding", killed_while_rebuilding },
 	  { "killed_while_replacing", killed_while_replacing },
 	  { "killed_while_repairing", killed_while_repairing },
 	  { "after_random_work", after_random_work }, { "random_corruption", random_corruption },
-	  { "random_corruption_after_a_crash", random_corruption_after_a_crash })
+	  { "random_corruption_after_a_crash", random_corruption_after_a_crash },
+	  { "mount_of_damage", mount_of_damage },
+	  { "mount_of_damage_after_a_crash", mount_of_damage_after_a_crash },
+	  { "mount_of_damage_after_checkpoints", mount_of_damage_after_checkpoints })

@@ -15,34 +15,32 @@
 
 struct gathered {
 	struct tfile **files; /* references */
-	unsigned n, cap;
+	unsigned n;
 };
 
-static int gather(struct volume *v, struct file_list *l, struct gathered *g)
+static void gather_file(struct gathered *g, struct tfile *f)
+{
+	tfile_ref(f);
+	g->files[g->n++] = f;
+}
+
+/* Both lists in one breath: between two, a file that is only in the journal could become changed as
+ * well, be in neither half, and lose what the journal has when its position moves. */
+static int gather(struct volume *v, struct gathered *g)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&v->lists_lock);
-	if (g->n + l->count > g->cap) {
-		struct tfile **p = reallocarray(g->files, g->n + l->count, sizeof(*p));
+	uint64_t room = v->changed.count + v->uncheckpointed.count;
 
-		if (p) {
-			g->files = p;
-			g->cap = g->n + (unsigned)l->count;
-		} else {
-			r = -ENOMEM;
-		}
-	}
-	for (struct tfile *f = l->head; r == 0 && f;) {
-		struct tfile *next = l == &v->changed ? f->changed.next : f->uncheckpointed.next;
-		bool twice = l == &v->uncheckpointed && f->changed.linked;
-
-		if (!twice) {
-			tfile_ref(f);
-			g->files[g->n++] = f;
-		}
-		f = next;
-	}
+	g->files = room ? calloc(room, sizeof(*g->files)) : NULL;
+	if (room && !g->files)
+		r = -ENOMEM;
+	for (struct tfile *f = v->changed.head; r == 0 && f; f = f->changed.next)
+		gather_file(g, f);
+	for (struct tfile *f = v->uncheckpointed.head; r == 0 && f; f = f->uncheckpointed.next)
+		if (!f->changed.linked)
+			gather_file(g, f);
 	pthread_mutex_unlock(&v->lists_lock);
 	return r;
 }
@@ -208,10 +206,8 @@ static int run(struct volume *v)
 	struct checkpointing c = { 0 };
 
 	commit_lead(v);
-	int r = gather(v, &v->changed, &g);
+	int r = gather(v, &g);
 
-	if (r == 0)
-		r = gather(v, &v->uncheckpointed, &g);
 	c.s = r == 0 && g.n ? calloc(g.n, sizeof(*c.s)) : NULL;
 	if (g.n && !c.s)
 		r = -ENOMEM;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What a mount finds after a crash, and what recovery makes of it in the background. */
+#include <dlfcn.h>
 #include <sys/xattr.h>
 
 #include "tests/unit/engine_fixture.h"
@@ -287,6 +288,59 @@ static void replay_describes_objects(void)
 		close_volume();
 	}
 	end();
+}
+
+/* After so many unlocks of the lists' lock by this thread, without the file's, a writer comes; 0:
+ * never. */
+static _Thread_local unsigned unlocks_to_go;
+static struct tfile *writers_file;
+
+int pthread_mutex_unlock(pthread_mutex_t *m)
+{
+	static int (*_Atomic next)(pthread_mutex_t *);
+
+	if (!next)
+		next = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+	int r = next(m);
+
+	if (!unlocks_to_go || m != &v->lists_lock || pthread_mutex_trylock(&writers_file->lock))
+		return r;
+	(void)next(&writers_file->lock);
+	if (--unlocks_to_go == 0)
+		write_at(writers_file, 'C', 65536, 4096);
+	return r;
+}
+
+static void crash_after_checkpoint(void *arg)
+{
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	write_at(f, 'B', 0, 4096);
+	CHECK_EQ(tfile_fsync(f, false), 0); /* in the journal, and not changed since */
+	writers_file = f;
+	unlocks_to_go = *(unsigned *)arg;
+	CHECK_EQ(volume_commit(v), 0);
+	unlocks_to_go = 0;
+	crash();
+}
+
+/* What only the journal had is in the catalog when its position has moved, whoever writes when. */
+static void checkpoint_misses_no_file(void)
+{
+	for (unsigned n = 1; n <= 8; n++) {
+		begin(128 << 10);
+		CHECK_EQ(unit_child(crash_after_checkpoint, &n), CRASHED);
+		if (open_volume()) {
+			struct tfile *f = use();
+
+			CHECK_EQ(byte_at(f, 0), 'B');
+			unuse(f);
+			close_volume();
+		}
+		end();
+	}
 }
 
 static struct gate first_write, second_write;
@@ -699,6 +753,7 @@ UNIT_MAIN({ "space_is_released_before_the_clean_mark",
 	  { "objects_are_removed_before_the_clean_mark",
 	    objects_are_removed_before_the_clean_mark },
 	  { "checksums_are_of_what_is_present", checksums_are_of_what_is_present },
+	  { "checkpoint_misses_no_file", checkpoint_misses_no_file },
 	  { "replay_describes_objects", replay_describes_objects },
 	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
 	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },

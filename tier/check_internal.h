@@ -230,6 +230,9 @@ void witness_ask(struct catalog *old, unsigned *skipped, uint64_t id, struct wit
 void witness_release(struct witness *t);
 bool witness_same_key(const struct subject *s, const struct witness *t);
 void witness_judge(const struct subject *s, struct witness *t);
+/* It had pinned ranges, and none of the groups that say which can be read. */
+#define PINS_LOST "had pinned ranges; which, cannot be read any more"
+bool witness_lost_pins(const struct witness *t);
 /* Pins, and of a believed row size, time and dirty blocks. *differs grows by what is in doubt. */
 int witness_take_over(struct subject *s, const struct witness *t, uint64_t *differs);
 

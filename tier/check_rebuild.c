@@ -222,6 +222,10 @@ static int reduce_row(struct rebuild *b, struct subject *s, struct witness *t)
 	witness_ask(b->old, &b->skipped, s->row.id, t);
 	witness_judge(s, t);
 	s->row.flags &= t->believed ? keep | CAT_F_ATTR_OWNED | CAT_F_CONFLICT : keep;
+	if (witness_lost_pins(t)) {
+		s->row.flags &= ~CAT_F_PIN_RANGES;
+		subject_find(s, "row", "go on without", "%s", PINS_LOST);
+	}
 	/* The groups change hands, as new ones: none of them is stored yet. */
 	s->map = t->map;
 	map_init(&t->map);

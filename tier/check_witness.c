@@ -69,10 +69,21 @@ void witness_judge(const struct subject *s, struct witness *t)
 		      (!(t->row.flags & CAT_F_ATTR_OWNED) || t->row.size_bytes <= INT64_MAX);
 }
 
+bool witness_lost_pins(const struct witness *t)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < t->map.n_groups; i++)
+		any |= t->map.groups[i]->pinned != 0;
+	return t->row.flags & CAT_F_PIN_RANGES && !any;
+}
+
 /* Pins and heat are taken over in any case: they harm nothing. */
 static int take_over_pins(struct subject *s, const struct witness *t)
 {
 	s->row.flags |= t->row.flags & CAT_F_PINNED;
+	if (witness_lost_pins(t))
+		subject_find(s, "row", "go on without", "%s", PINS_LOST);
 	for (unsigned i = 0; i < t->map.n_groups; i++) {
 		const struct map_group *from = t->map.groups[i];
 		struct map_group *g = from->pinned ? map_get(&s->map, from->index) :

@@ -137,6 +137,24 @@ static void catalog_damaged_one_row(void)
 	world_release();
 }
 
+/* Which ranges were pinned is lost with the groups: it is said, and no mark stays behind. */
+static void catalog_damaged_pins_lost(void)
+{
+	for (int with_object = 0; with_object < 2; with_object++) {
+		world_new();
+		if (!with_object)
+			CHECK_EQ(unlink(object_of("part")), 0);
+		sql("UPDATE groups SET present_n = present_n + 1 WHERE file_id = " ID_OF("part"));
+		CHECK_EQ(run_check(REPAIR), 0);
+		CHECK(find("catalog-damaged", NULL) && find("row", "part"));
+		CHECK_EQ(w.result.left, 0);
+		CHECK_EQ(run_check(SCRUB), 0);
+		CHECK_EQ(w.result.findings, 0);
+		look_by_mount();
+		world_release();
+	}
+}
+
 /* Objects that cannot be assigned are kept, whatever is in them. */
 static void catalog_lost_and_descriptions_too(void)
 {
@@ -276,7 +294,8 @@ static void rebuilt_without_handles(void)
 
 UNIT_MAIN({ "catalog_lost", catalog_lost },
 	  { "catalog_damaged_rows_readable", catalog_damaged_rows_readable },
-	  { "catalog_damaged_one_row", catalog_damaged_one_row }, { "settings", settings },
+	  { "catalog_damaged_one_row", catalog_damaged_one_row },
+	  { "catalog_damaged_pins_lost", catalog_damaged_pins_lost }, { "settings", settings },
 	  { "catalog_lost_and_descriptions_too", catalog_lost_and_descriptions_too },
 	  { "rebuilt_without_handles", rebuilt_without_handles }, { "crashed", crashed },
 	  { "crashed_with_data_in_the_journal", crashed_with_data_in_the_journal },

@@ -23,6 +23,7 @@ HFS_TIMEOUT_S=${HFS_TIMEOUT_S:-30}
 HFS_PID=
 HFS_STATUS=
 HFS_LOG_ALLOW=
+HFS_SILENCE=
 export HYBRIDFS HFS_ROOT
 
 # What must never be in a daemon's log.
@@ -30,9 +31,18 @@ HFS_LOG_BAD='(^|[^[:alnum:]_])error:|AddressSanitizer|LeakSanitizer|ThreadSaniti
 
 # ---- waiting ----------------------------------------------------------------------------------
 
-# hfs_pause: 50 ms, on a pipe that nobody writes to.
+# hfs_pause: 50 ms, on a pipe that nobody writes to; one for each shell, as a process substitution
+# each time is a child each time: two scripts that made tens of thousands of them were seen waiting
+# for a child that was gone already.
 hfs_pause() {
-	read -rt 0.05 <> <(:) || :
+	local fifo
+
+	if [ -z "${HFS_SILENCE-}" ]; then
+		fifo=$(mktemp -u "${TMPDIR:-/tmp}/hfs.XXXXXX")
+		mkfifo -m 600 "$fifo" && exec {HFS_SILENCE}<>"$fifo" || return
+		rm -f "$fifo"
+	fi
+	read -rt 0.05 -u "$HFS_SILENCE" || :
 }
 
 # hfs_wait_until COMMAND...: until it succeeds; fails after HFS_TIMEOUT_S.

@@ -22,24 +22,15 @@ set -u
 shopt -s inherit_errexit
 # shellcheck source=tests/lib/common.bash
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/common.bash"
+# shellcheck source=tests/lib/harness.bash
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/harness.bash"
 
-here=$HFS_ROOT/tests/crash
-bin=$HFS_ROOT/build/crash
+bin=$HARNESS_BIN
 src_size=160M
 ssd_size=96M
 scratch_size=16G
 # Blocks of 4 KiB, as the disk's: what a cut tears otherwise is torn on any filesystem.
 mkfs_options=(-q -F -m 0 -b 4096 -E 'lazy_itable_init=0,lazy_journal_init=0')
-
-# Mount options, one line for each recording in turn: how data moves differs.
-option_sets=(
-	'dirty_expire=1,promote_hits=1'
-	'dirty_expire=3600'
-	'dirty_expire=1,size=8M,promote_hits=1'
-	'seq_cutoff=64K,dirty_expire=2'
-	'mode=writethrough,promote_hits=1'
-	'mode=writearound,promote_hits=1'
-)
 
 workloads='append,overwrite,rename,sqlite,truncate,cold,mixed'
 cycles=50 seconds=10 seed=$((RANDOM * 32768 + RANDOM)) procs=6 options='' sabotage='' recording='' at=''
@@ -74,36 +65,6 @@ parse() {
 	[ -z "$at" ] || [ -n "$recording" ] || usage
 }
 
-skip_all() {
-	echo "skipped: $1" >&2
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-}
-
-# ---- the programs -------------------------------------------------------------------------------
-
-# compile PROGRAM SOURCES [FLAG...], unless it is newer than all of them
-compile() {
-	local out=$bin/$1 sources
-
-	[ ! -e "$out" ] || [ -n "$(find "$here" -name '*.[ch]' -newer "$out")" ] || return 0
-	read -ra sources <<<"$2"
-	"${CC:-gcc}" -std=gnu17 -O2 -g -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-		-o "$out" "${sources[@]/#/$here/}" "${@:3}"
-}
-
-build() {
-	local fuse
-
-	mkdir -p "$bin"
-	read -ra fuse <<<"$(pkg-config --cflags --libs fuse3)"
-	compile record record.c "${fuse[@]}" &&
-		compile cut 'cut.c plan.c' &&
-		compile workload 'workload.c plan.c' -lsqlite3 &&
-		compile verify 'verify.c plan.c' -lsqlite3 &&
-		compile nosync.so nosync.c -shared -fPIC
-}
-
 # ---- set-up and the way out ---------------------------------------------------------------------
 
 # Everything is below $TOP; what is mounted or attached there is ours. Called by traps.
@@ -125,53 +86,14 @@ leave() {
 }
 
 set_up() {
-	[ "$(id -u)" -eq 0 ] || skip_all "needs root"
-	[ -c /dev/fuse ] || skip_all "needs /dev/fuse"
-	losetup -f >/dev/null 2>&1 || skip_all "needs loop devices"
-	build || { echo "run.sh: does not build" >&2; exit 1; }
-	[ -x "$HYBRIDFS" ] || { echo "no program at $HYBRIDFS: run make" >&2; exit 1; }
+	harness_need_machine
+	harness_build record cut workload verify nosync.so || exit 1
 	TOP=$(mktemp -d "${HFS_CRASH_TMP:-/var/tmp}/hfscrash.XXXXXX")
 	trap leave EXIT
 	trap 'exit 130' INT TERM HUP
 	SRC=$TOP/src SSD=$TOP/ssd MNT=$TOP/mnt
-	mkdir "$SRC" "$SSD" "$MNT" "$TOP/x" "$TOP/dev"
-	# Copies of images share their blocks on xfs.
-	if truncate -s "$scratch_size" "$TOP/x.img" && mkfs.xfs -q "$TOP/x.img" 2>/dev/null; then
-		mount -o loop "$TOP/x.img" "$TOP/x" || rm -f "$TOP/x.img"
-	fi
-}
-
-# mount_image IMAGE DIR [LOSETUP_OPTION...]
-mount_image() {
-	local dev
-
-	dev=$(losetup -f --show "${@:3}" "$1") || return
-	mount -t ext4 "$dev" "$2" || { losetup -d "$dev"; return 1; }
-	losetup -d "$dev"	# in fact when it is unmounted
-}
-
-# shellcheck disable=SC2317 # hfs_wait_until calls it
-loop_gone() {
-	! losetup -nl -O BACK-FILE | grep -qF "$1/"
-}
-
-# umount_images IMAGE_DIR
-umount_images() {
-	hfs_wait_until umount "$SRC" && hfs_wait_until umount "$SSD" && hfs_wait_until loop_gone "$1"
-} 2>/dev/null
-
-# ---- recording ----------------------------------------------------------------------------------
-
-# steer: data is moved to and fro while the workload runs.
-steer() {
-	local files commands=(promote demote flush 'promote --range 256K:1M') command i=0
-
-	while [ ! -e "$TOP/stop" ]; do
-		files=("$MNT"/w/*)
-		read -ra command <<<"${commands[i++ % 4]}"
-		timeout 20 "$HYBRIDFS" "${command[@]}" -q "${files[RANDOM % ${#files[@]}]}"
-		hfs_pause
-	done >/dev/null 2>&1
+	mkdir "$SRC" "$SSD" "$MNT" "$TOP/dev"
+	harness_scratch "$scratch_size"
 }
 
 # start_recording DIR: DIR/live/*.img are on $SRC and $SSD, and what they are given goes to DIR/log.
@@ -180,13 +102,12 @@ start_recording() {
 	recorder=$!
 	helpers+=("$recorder")
 	hfs_wait_until test -e "$TOP/dev/ctl" &&
-		mount_image "$TOP/dev/src.img" "$SRC" --direct-io=on &&
-		mount_image "$TOP/dev/ssd.img" "$SSD" --direct-io=on
+		harness_mount_images "$TOP/dev" --direct-io=on
 }
 
 # stop_recording DIR
 stop_recording() {
-	umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || return
+	harness_umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || return
 	hfs_reap "$recorder" || [ $? -eq 127 ] || return
 	helpers=()
 	rm -rf "$1/live"
@@ -314,7 +235,7 @@ cycle() {
 
 	make_cut "$1" "$2" "$work/out"
 	: >"$TOP/log"
-	mount_image "$work/out/src.img" "$SRC" && mount_image "$work/out/ssd.img" "$SSD" || rc=1
+	harness_mount_images "$work/out" || rc=1
 	if [ "$control" = 1 ]; then
 		control_recovered || rc=1
 	else
@@ -323,7 +244,7 @@ cycle() {
 	[ -z "$HFS_PID" ] || hfs_stop_daemon || rc=1
 	HFS_PID=
 	! hfs_mounted || umount -l "$MNT"
-	umount_images "$work/out" || { echo "cannot unmount"; rc=1; }
+	harness_umount_images "$work/out" || { echo "cannot unmount"; rc=1; }
 	return "$rc"
 } >"$TOP/verdict" 2>&1
 
@@ -437,7 +358,7 @@ cuts() {
 
 # run_workload WORKLOAD NUMBER
 run_workload() {
-	local opts=${options:-${option_sets[$2 % ${#option_sets[@]}]}} recut=again rc=0
+	local opts=${options:-${harness_option_sets[$2 % ${#harness_option_sets[@]}]}} recut=again rc=0
 
 	# A cold file has to be larger than what the SSD takes.
 	[ "$1" != cold ] || [[ $opts =~ size= ]] || opts+=,size=8M

@@ -22,6 +22,8 @@ shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/lib/common.bash
 . "$here/../lib/common.bash"
+# shellcheck source=tests/lib/harness.bash
+. "$here/../lib/harness.bash"
 # shellcheck source=tests/db/server.bash
 . "$here/server.bash"
 
@@ -71,12 +73,6 @@ parse() {
 	[ -z "$at" ] || [ -n "$recording" ] || usage
 }
 
-skip_all() {
-	echo "skipped: $1" >&2
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-}
-
 # ---- set-up and the way out ---------------------------------------------------------------------
 
 # Everything is below $TOP; what is mounted or attached there is ours. Called by traps.
@@ -96,24 +92,10 @@ leave() {
 	exit "$rc"
 }
 
-# build PROGRAM WITH: of tests/crash, into build/db.
-build() {
-	local with source=$HFS_ROOT/tests/crash out=$HFS_ROOT/build/db/$1
-
-	mkdir -p "$HFS_ROOT/build/db"
-	[ ! -e "$out" ] || [ -n "$(find "$source" -name '*.[ch]' -newer "$out")" ] || return 0
-	read -ra with <<<"$2"
-	(cd "$source" && "${CC:-gcc}" -std=gnu17 -O2 -g -Wall -Wextra -D_GNU_SOURCE \
-		-D_FILE_OFFSET_BITS=64 -o "$out" "$1.c" "${with[@]}")
-}
-
 set_up() {
-	[ "$(id -u)" -eq 0 ] || skip_all "needs root"
-	[ -c /dev/fuse ] || skip_all "needs /dev/fuse"
-	losetup -f >/dev/null 2>&1 || skip_all "needs loop devices"
-	[ -x "$HYBRIDFS" ] || { echo "no program at $HYBRIDFS: run make" >&2; exit 1; }
+	harness_need_machine
 	# Devices are recorded and cut by the programs of the power-cut harness.
-	build record "$(pkg-config --cflags --libs fuse3)" && build cut plan.c || exit 1
+	harness_build record cut || exit 1
 	TOP=$(mktemp -d "${HFS_CRASH_TMP:-/var/tmp}/hfsdb.XXXXXX")
 	trap leave EXIT
 	trap 'exit 130' INT TERM HUP
@@ -121,37 +103,10 @@ set_up() {
 	SRC=$TOP/src SSD=$TOP/ssd MNT=$TOP/mnt
 	[ "$plain" = 0 ] || MNT=$SRC
 	# Nobody but root writes to the bare directory while nothing is mounted there.
-	mkdir "$SRC" "$SSD" "$TOP"/{mnt,x,dev,live,sock,tmp}
+	mkdir "$SRC" "$SSD" "$TOP"/{mnt,dev,live,sock,tmp}
 	chmod 1777 "$TOP/sock" "$TOP/tmp"
-	# Copies of images share their blocks on xfs.
-	if truncate -s "$scratch_size" "$TOP/x.img" && mkfs.xfs -q "$TOP/x.img" 2>/dev/null; then
-		mount -o loop "$TOP/x.img" "$TOP/x" || rm -f "$TOP/x.img"
-	fi
+	harness_scratch "$scratch_size"
 }
-
-# mount_image IMAGE DIR [LOSETUP_OPTION...]
-mount_image() {
-	local dev
-
-	dev=$(losetup -f --show "${@:3}" "$1") || return
-	mount -t ext4 "$dev" "$2" || { losetup -d "$dev"; return 1; }
-	losetup -d "$dev"	# in fact when it is unmounted
-}
-
-# mount_images DIR [LOSETUP_OPTION...]
-mount_images() {
-	mount_image "$1/src.img" "$SRC" "${@:2}" && mount_image "$1/ssd.img" "$SSD" "${@:2}"
-}
-
-# shellcheck disable=SC2317 # hfs_wait_until calls it
-loop_gone() {
-	! losetup -nl -O BACK-FILE | grep -qF "$1/"
-}
-
-# umount_images DIR
-umount_images() {
-	hfs_wait_until umount "$SRC" && hfs_wait_until umount "$SSD" && hfs_wait_until loop_gone "$1"
-} 2>/dev/null
 
 # ---- the database -------------------------------------------------------------------------------
 
@@ -163,7 +118,7 @@ prepare() {
 	mkdir -p "$dir"
 	truncate -s "$src_size" "$dir/src.img" && mkfs.ext4 "${mkfs_options[@]}" "$dir/src.img" &&
 		truncate -s "$ssd_size" "$dir/ssd.img" && mkfs.ext4 "${mkfs_options[@]}" "$dir/ssd.img" &&
-		mount_images "$dir" && make_bank "$SRC/data" && umount_images "$dir"
+		harness_mount_images "$dir" && make_bank "$SRC/data" && harness_umount_images "$dir"
 }
 
 # pick NUMBER: how this run is done.
@@ -329,7 +284,7 @@ kill_cycle() {
 run_kills() {
 	local i rc
 
-	cp --reflink=auto "$TOP/x/$db"/*.img "$TOP/live" && mount_images "$TOP/live" || return
+	cp --reflink=auto "$TOP/x/$db"/*.img "$TOP/live" && harness_mount_images "$TOP/live" || return
 	: >"$TOP/ledger"
 	: >"$TOP/log"
 	: >"$TOP/state"
@@ -347,7 +302,7 @@ run_kills() {
 	database_is_right "$SRC/data" "$TOP/ledger" >"$TOP/verdict" 2>&1 || rc=1
 	verdict "$db-plain-src-$seed" "$rc"
 	clean_up
-	umount_images "$TOP/live"
+	harness_umount_images "$TOP/live"
 }
 
 # clean_up: after a failure there may be anything.
@@ -363,7 +318,7 @@ clean_up() {
 # ---- the power is cut ---------------------------------------------------------------------------
 
 start_recorder() {
-	"$HFS_ROOT/build/db/record" "$rec/live" "$TOP/dev" "$rec/log" &
+	"$HARNESS_BIN/record" "$rec/live" "$TOP/dev" "$rec/log" &
 	recorder=$!
 	helpers+=("$recorder")
 	hfs_wait_until test -e "$TOP/dev/ctl"
@@ -376,7 +331,7 @@ record() {
 	mkdir -p "$rec/start" "$rec/live"
 	cp --reflink=auto "$TOP/x/$db"/*.img "$rec/start"
 	cp --reflink=auto "$rec"/start/*.img "$rec/live"
-	start_recorder && mount_images "$TOP/dev" --direct-io=on || return
+	start_recorder && harness_mount_images "$TOP/dev" --direct-io=on || return
 	: >"$TOP/log"
 	: >"$TOP/db.log"
 	: >"$TOP/state"
@@ -388,7 +343,7 @@ record() {
 	server_stop || rc=1
 	[ "$plain" = 1 ] || hfs_umount || rc=1
 	hfs_log_is_clean || rc=1
-	umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || rc=1
+	harness_umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || rc=1
 	hfs_reap "$recorder" || [ $? -eq 127 ] || rc=1
 	helpers=()
 	rm -rf "$rec/live"
@@ -417,12 +372,12 @@ recovered() {
 cut_cycle() {
 	local rc=0
 
-	"$HFS_ROOT/build/db/cut" "$rec/log" "$rec/start" "$work/base" "$work/out" "$1" "$2" \
+	"$HARNESS_BIN/cut" "$rec/log" "$rec/start" "$work/base" "$work/out" "$1" "$2" \
 		>"$TOP/ledger" || exit 1
 	: >"$TOP/log"
-	mount_images "$work/out" && recovered "$2" || rc=1
+	harness_mount_images "$work/out" && recovered "$2" || rc=1
 	clean_up
-	umount_images "$work/out" || { echo "cannot unmount"; rc=1; }
+	harness_umount_images "$work/out" || { echo "cannot unmount"; rc=1; }
 	return "$rc"
 } >"$TOP/verdict" 2>&1
 
@@ -451,7 +406,7 @@ play() {
 		[ "$rc" -eq 0 ] ||
 			echo "  again: tests/db/run.sh --db $db --recording $(save_recording) --at $record:$cut_seed"
 	done 9< <(if [ -n "$at" ]; then echo "${at/:/ }"; else
-		"$HFS_ROOT/build/db/cut" --plan "$rec/log" "$1" "$seed"; fi)
+		"$HARNESS_BIN/cut" --plan "$rec/log" "$1" "$seed"; fi)
 	[ "$keep" = 0 ] || echo "kept: $(save_recording)"
 }
 

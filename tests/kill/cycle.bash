@@ -6,8 +6,8 @@
 #
 # kr_set_up, then kr_count for each cycle, kr_summary at the end.
 
-KR_CRASH=$HFS_ROOT/tests/crash
-KR_BIN=$HFS_ROOT/build/crash
+# shellcheck source=tests/lib/harness.bash
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/harness.bash"
 KR_KEEP=$HFS_ROOT/build/kill/failed
 KR_FRESH=48	# cycles between two new pairs of filesystems
 KR_SRC_SIZE=160M
@@ -31,22 +31,6 @@ hfs_answers() {
 	hfs_gone "$HFS_PID" || [ "$(timeout 10 stat -fc %t "$MNT" 2>/dev/null)" = 65735546 ]
 }
 
-kr_skip_all() {
-	echo "skipped: $1" >&2
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-}
-
-# kr_compile PROGRAM SOURCES [FLAG...]: of tests/crash, unless it is newer than its sources.
-kr_compile() {
-	local out=$KR_BIN/$1 sources
-
-	[ ! -e "$out" ] || [ -n "$(find "$KR_CRASH" -name '*.[ch]' -newer "$out")" ] || return 0
-	read -ra sources <<<"$2"
-	"${CC:-gcc}" -std=gnu17 -O2 -g -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-		-o "$out" "${sources[@]/#/$KR_CRASH/}" "${@:3}"
-}
-
 # Everything is below $TOP; what is mounted or attached there is ours. Called by traps.
 # shellcheck disable=SC2317
 kr_leave() {
@@ -66,13 +50,8 @@ kr_leave() {
 }
 
 kr_set_up() {
-	[ "$(id -u)" -eq 0 ] || kr_skip_all "needs root"
-	[ -c /dev/fuse ] || kr_skip_all "needs /dev/fuse"
-	losetup -f >/dev/null 2>&1 || kr_skip_all "needs loop devices"
-	[ -x "$HYBRIDFS" ] || { echo "no program at $HYBRIDFS: run make" >&2; exit 1; }
-	mkdir -p "$KR_BIN"
-	kr_compile workload 'workload.c plan.c' -lsqlite3 &&
-		kr_compile verify 'verify.c plan.c' -lsqlite3 || exit 1
+	harness_need_machine
+	harness_build workload verify || exit 1
 	TOP=$(mktemp -d "${HFS_KILL_TMP:-/dev/shm}/hfskill.XXXXXX")
 	trap kr_leave EXIT
 	trap 'exit 130' INT TERM HUP
@@ -115,7 +94,7 @@ kr_load() {
 	rm -rf "${MNT:?}/w" && mkdir "$MNT/w" || return
 	rm -f "$TOP/stop"
 	: >"$TOP/marks"
-	"$KR_BIN/workload" "$MNT/w" "$TOP/marks" "$1" "${kr_work_s:-20}" "$2" "${kr_procs:-5}" &
+	"$HARNESS_BIN/workload" "$MNT/w" "$TOP/marks" "$1" "${kr_work_s:-20}" "$2" "${kr_procs:-5}" &
 	kr_loaded=$!
 	kr_steer &
 	kr_steering=$!
@@ -188,7 +167,7 @@ kr_remember() {
 
 # kr_verify WHERE DIR SEED
 kr_verify() {
-	"$KR_BIN/verify" "$2/w" "$3" "${kr_lax[@]}" <"$TOP/marks" && return
+	"$HARNESS_BIN/verify" "$2/w" "$3" "${kr_lax[@]}" <"$TOP/marks" && return
 	echo "($1)"
 	return 1
 }

@@ -22,16 +22,6 @@ shopt -s inherit_errexit
 # shellcheck source=tests/kill/cycle.bash
 . "$(dirname "${BASH_SOURCE[0]}")/cycle.bash"
 
-# How data moves differs from set to set.
-option_sets=(
-	'dirty_expire=1,promote_hits=1'
-	'dirty_expire=3600'
-	'dirty_expire=1,size=8M,promote_hits=1'
-	'seq_cutoff=64K,dirty_expire=2'
-	'mode=writethrough,promote_hits=1'
-	'mode=writearound,promote_hits=1'
-)
-
 workloads='append,overwrite,rename,sqlite,truncate,mixed'
 cycles=60 options='' seed=$((RANDOM * 32768 + RANDOM)) seconds=36000 kill_ms=400
 
@@ -73,7 +63,7 @@ main() {
 	read -ra names <<<"${workloads//,/ }"
 	RANDOM=$((seed % 32768))
 	for ((n = 0; n < cycles && SECONDS < seconds; n++)); do
-		opts=${options:-${option_sets[n / ${#names[@]} % ${#option_sets[@]}]}}
+		opts=${options:-${harness_option_sets[n / ${#names[@]} % ${#harness_option_sets[@]}]}}
 		if [ $((n % KR_FRESH)) -eq 0 ]; then kr_fresh || exit 1; fi
 		kr_count "$n" "${names[n % ${#names[@]}]}" "$opts" $((seed + n)) kill_at_random
 	done

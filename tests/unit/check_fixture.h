@@ -334,8 +334,8 @@ static inline void round_up_sizes(void)
 	}
 }
 
-/* A closed volume with dirty data. */
-static inline void world_new(void)
+/* An open volume with some of everything. */
+static inline void world_open(void)
 {
 	world_dirs();
 	world_files();
@@ -343,6 +343,12 @@ static inline void world_new(void)
 		abort();
 	fill_volume();
 	pin_dir("dir");
+}
+
+/* A closed volume with dirty data. */
+static inline void world_new(void)
+{
+	world_open();
 	engine_close();
 }
 
@@ -352,12 +358,7 @@ static inline void restore_ssd(void);
 /* The same, but as a crash leaves it after an fsync of everything; saved, too. */
 static inline void world_crashed(void)
 {
-	world_dirs();
-	world_files();
-	if (!engine_open(64u << 20))
-		abort();
-	fill_volume();
-	pin_dir("dir");
+	world_open();
 	for (int i = 0; i < FILES; i++) {
 		struct tfile *f = engine_use(w.files[i].name);
 

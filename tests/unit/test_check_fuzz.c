@@ -708,12 +708,7 @@ static void world_crashed_late(void)
 	uint64_t next = 0, bytes;
 	int64_t wait;
 
-	world_dirs();
-	world_files();
-	if (!engine_open(64u << 20))
-		abort();
-	fill_volume();
-	pin_dir("dir");
+	world_open();
 	for (int i = 0; i < FILES; i++)
 		f[i] = engine_use(w.files[i].name);
 	CHECK_EQ(volume_commit(w.v), 0);

@@ -211,6 +211,9 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 
 	if (v->old_journal)
 		r = journal_replay(v->old_journal, learn, &p.horizons, &p.frames);
+	/* Before anything is changed. */
+	if (r == 0 && v->old_journal && v->unclean)
+		r = journal_verify_end(v->old_journal);
 	crash_point(CP_REPLAY_LEARNED);
 	if (r == 0)
 		r = create_journal(v, !pos->slot);
@@ -260,29 +263,12 @@ static int read_position(struct volume *v, struct journal_pos *ret_pos)
 	return r < 0 ? r : journal_pos_parse(text, ret_pos);
 }
 
-static int ignore(void *arg, const struct journal_entry *e)
-{
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
-/* The journal of a volume that was not closed: there, and not cut short. */
+/* The journal of a volume that was not closed. renew() finds out whether it was cut short. */
 static int open_needed(struct volume *v, const struct journal_pos *pos)
 {
-	uint64_t frames;
-
 	if (journal_pos_none(pos)) /* it was broken, and the catalog went on without */
 		return 0;
-	int r = journal_open(v->dir_fd, pos, &v->old_journal);
-
-	if (r == 0)
-		r = journal_replay(v->old_journal, ignore, NULL, &frames);
-	if (r == 0)
-		r = journal_verify_end(v->old_journal);
-	if (r == 0)
-		journal_rewind(v->old_journal, pos);
-	return r;
+	return journal_open(v->dir_fd, pos, &v->old_journal);
 }
 
 /* That of a volume that was closed is empty: nothing is lost with it. */

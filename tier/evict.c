@@ -336,6 +336,19 @@ int evict_step(struct volume *v, int64_t now_ns)
 /* Rounds of the hand that cool any extent down to nothing. */
 #define COOL_ROUNDS 9
 
+/* Nothing can be evicted any more. What was given up before comes back when its users let go of it:
+ * where that will do, the caller tries again (-EAGAIN). */
+static int release_room(struct volume *v, uint64_t bytes, uint64_t cap)
+{
+	(void)reclaim_step(v);
+	uint64_t taken = volume_taken_bytes(v);
+	uint64_t garbage = atomic_load(&v->garbage_blocks) * BLOCK_BYTES;
+
+	if (taken + bytes <= cap)
+		return 0;
+	return taken - min_u64(garbage, taken) + bytes <= cap ? -EAGAIN : -ENOSPC;
+}
+
 int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep)
 {
 	uint64_t cap = v->cap_blocks * BLOCK_BYTES;
@@ -352,7 +365,7 @@ int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep)
 		if (got < 0)
 			r = (int)got;
 		else if (barren || rounds > COOL_ROUNDS)
-			r = -ENOSPC;
+			r = release_room(v, bytes, cap);
 	}
 	pthread_mutex_unlock(&v->evict_mutex);
 	return r;

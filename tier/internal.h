@@ -372,7 +372,8 @@ int promote_queue_step(struct volume *v);
 int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to, bool background,
 		   uint64_t *ret_bytes);
 int evict_step(struct volume *v, int64_t now_ns);
-/* Make room, but not at the cost of `keep` (may be NULL). -ENOSPC. */
+/* Make room, but not at the cost of `keep` (may be NULL). -ENOSPC; -EAGAIN: what was evicted is
+ * still in use, later. */
 int evict_room(struct volume *v, uint64_t bytes, const struct tfile *keep);
 int evict_range(struct tfile *f, uint64_t start, uint64_t end, uint64_t *ret_bytes);
 int reclaim_file(struct tfile *f); /* release the object's space of absent blocks (I4) */

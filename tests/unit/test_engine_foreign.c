@@ -36,8 +36,8 @@ static void change_while_unmounted_is_seen(void)
 	end();
 }
 
-/* I9. The first thing that happens to the file is a change of ours, before its map is read. */
-static void change_while_unmounted_is_seen_before_ours(void)
+/* A closed volume that has all of the file. */
+static void begin_promoted(void)
 {
 	begin(256 << 10);
 	if (open_volume()) {
@@ -47,6 +47,12 @@ static void change_while_unmounted_is_seen_before_ours(void)
 		unuse(f);
 		close_volume();
 	}
+}
+
+/* I9. The first thing that happens to the file is a change of ours, before its map is read. */
+static void change_while_unmounted_is_seen_before_ours(void)
+{
+	begin_promoted();
 	usleep(20000);
 	put_src(src_file, 'Z', 128 << 10, 4096);
 	if (open_volume()) {
@@ -64,14 +70,7 @@ static void change_while_unmounted_is_seen_before_ours(void)
 /* chmod of a file that nobody has used yet: what the SSD has of it stays. */
 static void own_change_before_the_map_is_read_drops_nothing(void)
 {
-	begin(256 << 10);
-	if (open_volume()) {
-		struct tfile *f = use();
-
-		promote(f, 256 << 10);
-		unuse(f);
-		close_volume();
-	}
+	begin_promoted();
 	if (open_volume()) {
 		struct tfile *f = get(src_file);
 
@@ -275,6 +274,45 @@ static void full_of_pins_does_not_spin(void)
 	end();
 }
 
+static int promote_once(struct tfile *f, uint64_t *next)
+{
+	uint64_t bytes;
+	int r = 0;
+
+	while (r == 0 && *next != UINT64_MAX)
+		r = tfile_promote_step(f, 0, UINT64_MAX, 1u << 20, next, &bytes);
+	return r;
+}
+
+/* Space that was given up, and is held by a reader: not "no space", but later. */
+static void room_that_is_in_use_comes_back(void)
+{
+	char second[sizeof(src_dir) + 8];
+	struct range reader;
+	uint64_t bytes, next = 0;
+
+	begin(8u << 20);
+	opt.size_bytes = 16u << 20;
+	snprintf(second, sizeof(second), "%s/second", src_dir);
+	put_src(second, 'S', 0, 8u << 20);
+	if (open_volume()) {
+		struct tfile *f = use(), *g = get(second);
+
+		promote(f, 8u << 20);
+		CHECK_EQ(evict_range(f, 0, 8u << 20, &bytes), 0);
+		CHECK_EQ(bytes, 8u << 20);
+		range_lock(&f->ranges, &reader, 0, RANGE_END, false);
+		CHECK_EQ(promote_once(g, &next), -EAGAIN);
+		range_unlock(&f->ranges, &reader);
+		CHECK_EQ(promote_once(g, &next), 0);
+		CHECK_EQ(g->map.present_blocks, (8u << 20) / BLOCK_BYTES);
+		tfile_put(g);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void pin_of_a_closed_file_pins(void)
 {
 	begin(1u << 20);
@@ -336,5 +374,6 @@ UNIT_MAIN({ "change_while_unmounted_is_seen", change_while_unmounted_is_seen },
 	  { "unlink_returns_the_space", unlink_returns_the_space },
 	  { "buried_row_is_not_loaded", buried_row_is_not_loaded },
 	  { "full_of_pins_does_not_spin", full_of_pins_does_not_spin },
+	  { "room_that_is_in_use_comes_back", room_that_is_in_use_comes_back },
 	  { "pin_of_a_closed_file_pins", pin_of_a_closed_file_pins },
 	  { "lost_object_does_not_zero_src", lost_object_does_not_zero_src })

@@ -238,15 +238,20 @@ int src_change_begin(struct tfile *f)
 	return 0;
 }
 
-static void end_change(struct tfile *f, bool fsync_wants_it)
+void src_changed_locked(struct tfile *f, bool fsync_wants_it)
 {
-	pthread_mutex_lock(&f->lock);
 	f->src_inflight--;
 	f->src_seq++;
 	f->stamp_stale = true;
 	f->src_wseq++;
 	if (fsync_wants_it)
 		f->src_fsync_wseq = f->src_wseq;
+}
+
+static void end_change(struct tfile *f, bool fsync_wants_it)
+{
+	pthread_mutex_lock(&f->lock);
+	src_changed_locked(f, fsync_wants_it);
 	pthread_mutex_unlock(&f->lock);
 	if (has_copies(f))
 		look_at_src(f);

@@ -240,9 +240,9 @@ static int64_t clock_ns(void)
  */
 static void gather_locked(struct volume *v)
 {
-	int64_t until = clock_ns() + (v->commit_batch_ns / 2 < GATHER_MAX_NS ?
-					      v->commit_batch_ns / 2 : GATHER_MAX_NS);
-	struct timespec deadline = ns_timespec(until);
+	int64_t half = v->commit_batch_ns / 2;
+	struct timespec deadline =
+		ns_timespec(clock_ns() + (half < GATHER_MAX_NS ? half : GATHER_MAX_NS));
 
 	v->commit_gathering = true;
 	while (v->commit_callers < v->commit_expected && !v->commit_alone)

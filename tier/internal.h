@@ -360,6 +360,8 @@ int sync_src_all(struct tfile *f); /* what write-back has under way too */
 void src_change_end(struct tfile *f);
 /* The same for a change that the durable state covers until SRC is synced: fsync need not. */
 void src_writeback_end(struct tfile *f);
+/* What both do to the file's marks; alone for open.c, which began by hand, under load_mutex. */
+void src_changed_locked(struct tfile *f, bool fsync_wants_it);
 
 /* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */
 int writeback_step(struct volume *v, int64_t now_ns);

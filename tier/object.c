@@ -4,7 +4,6 @@
  * describes itself in the xattr user.hybridfs.object, from which a lost catalog can be rebuilt:
  *   "1 <volume id> <hex of the SRC key> <path hint>"
  */
-#include <assert.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <stdio.h>
@@ -125,61 +124,4 @@ int object_punch(int fd, uint64_t off, uint64_t len)
 	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) < 0)
 		return neg_errno();
 	return 0;
-}
-
-/* ---- the object's descriptor -------------------------------------------------------------- */
-int tfile_hold_object(struct tfile *f)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&f->obj_mutex);
-	if (f->obj_holds == 0 && f->id) {
-		int fd = object_open(f->v, f->id);
-
-		if (fd >= 0 || fd == -ENOENT)
-			f->obj_fd = fd >= 0 ? fd : -1;
-		else
-			r = fd;
-	}
-	if (r == 0)
-		f->obj_holds++;
-	pthread_mutex_unlock(&f->obj_mutex);
-	return r;
-}
-
-void tfile_drop_object(struct tfile *f)
-{
-	pthread_mutex_lock(&f->obj_mutex);
-	assert(f->obj_holds > 0);
-	if (--f->obj_holds == 0 && f->obj_fd >= 0) {
-		close(f->obj_fd);
-		f->obj_fd = -1;
-	}
-	pthread_mutex_unlock(&f->obj_mutex);
-}
-
-int tfile_make_object(struct tfile *f)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&f->obj_mutex);
-	assert(f->obj_holds > 0);
-	if (f->lost) {
-		r = -EIO; /* a new object would have zeros where the lost data was */
-	} else if (f->obj_fd < 0) {
-		uint64_t id = f->id ? f->id : atomic_fetch_add(&f->v->next_id, 1);
-		int fd = object_create(f->v, id, &f->key, f->path);
-
-		if (fd >= 0) {
-			pthread_mutex_lock(&f->lock);
-			f->id = id;
-			f->obj_fd = fd;
-			f->obj_new = true;
-			pthread_mutex_unlock(&f->lock);
-		} else {
-			r = fd;
-		}
-	}
-	pthread_mutex_unlock(&f->obj_mutex);
-	return r;
 }

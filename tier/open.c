@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* A tracked file in use: SRC's descriptor, and who needs it. */
+/* A tracked file in use: its descriptors of SRC and object, and who needs them. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,10 +55,7 @@ static int open_with_owner_bits(struct tfile *f, int flags)
 	    chmod(proc, mode) < 0)
 		volume_error(f->v, f, neg_errno(), "cannot set the mode in SRC back");
 	pthread_mutex_lock(&f->lock);
-	f->src_inflight--;
-	f->src_seq++;
-	f->src_wseq++;
-	f->stamp_stale = true;
+	src_changed_locked(f, false);
 	pthread_mutex_unlock(&f->lock);
 	return fd;
 }
@@ -96,6 +93,64 @@ static int open_src(struct tfile *f, bool writable)
 	return 0;
 }
 
+/* ---- the object's descriptor -------------------------------------------------------------- */
+int tfile_hold_object(struct tfile *f)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->obj_mutex);
+	if (f->obj_holds == 0 && f->id) {
+		int fd = object_open(f->v, f->id);
+
+		if (fd >= 0 || fd == -ENOENT)
+			f->obj_fd = fd >= 0 ? fd : -1;
+		else
+			r = fd;
+	}
+	if (r == 0)
+		f->obj_holds++;
+	pthread_mutex_unlock(&f->obj_mutex);
+	return r;
+}
+
+void tfile_drop_object(struct tfile *f)
+{
+	pthread_mutex_lock(&f->obj_mutex);
+	assert(f->obj_holds > 0);
+	if (--f->obj_holds == 0 && f->obj_fd >= 0) {
+		close(f->obj_fd);
+		f->obj_fd = -1;
+	}
+	pthread_mutex_unlock(&f->obj_mutex);
+}
+
+int tfile_make_object(struct tfile *f)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->obj_mutex);
+	assert(f->obj_holds > 0);
+	if (f->lost) {
+		r = -EIO; /* a new object would have zeros where the lost data was */
+	} else if (f->obj_fd < 0) {
+		uint64_t id = f->id ? f->id : atomic_fetch_add(&f->v->next_id, 1);
+		int fd = object_create(f->v, id, &f->key, f->path);
+
+		if (fd >= 0) {
+			pthread_mutex_lock(&f->lock);
+			f->id = id;
+			f->obj_fd = fd;
+			f->obj_new = true;
+			pthread_mutex_unlock(&f->lock);
+		} else {
+			r = fd;
+		}
+	}
+	pthread_mutex_unlock(&f->obj_mutex);
+	return r;
+}
+
+/* ---- in use -------------------------------------------------------------------------------- */
 bool tfile_in_use(struct tfile *f)
 {
 	pthread_mutex_lock(&f->load_mutex);

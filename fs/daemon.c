@@ -18,6 +18,7 @@
 #include "fs/compat.h"
 #include "fs/creds.h"
 #include "fs/fs.h"
+#include "fs/guard.h"
 #include "fs/log.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
@@ -34,6 +35,7 @@ struct daemon {
 	const struct mount_options *opt; /* borrowed */
 	struct fs fs;
 	struct background background;
+	struct guard guard;
 	int ready_fd; /* owned; the foreground process waits at the other end; or -1 */
 	dev_t mount_dev;
 	pthread_t main_thread, signal_thread;
@@ -305,6 +307,17 @@ static int open_volume(struct daemon *d)
 	return MOUNT_FAILED;
 }
 
+static void watch_connection(struct daemon *d)
+{
+	int r = d->mount_dev ? guard_watch(&d->guard, d->mount_dev) : -ENODEV;
+
+	if (r < 0)
+		log_line(LOG_INFO,
+			 "%s: if this daemon is killed, who uses the mount may hang: no access to "
+			 "its connection: %s",
+			 d->opt->mnt, strerror(-r));
+}
+
 static int start_threads(struct daemon *d)
 {
 	struct compat compat;
@@ -334,6 +347,8 @@ static int set_up(struct daemon *d)
 		r = open_volume(d);
 	if (r == 0)
 		r = session_open(&d->fs, d->fs.privileged, &d->mount_dev);
+	if (r == 0)
+		watch_connection(d);
 	if (r == 0)
 		r = start_threads(d);
 	if (r == 0 && missing)
@@ -370,6 +385,7 @@ static int take_down(struct daemon *d)
 	background_stop(&d->background); /* it uses the notifier */
 	notifier_stop(TAKE_PTR(fs->notifier));
 	session_close(fs);
+	guard_stop(&d->guard); /* there is nothing left that could hang */
 	if (fs->volume) {
 		handle_list_release(fs);
 		inode_table_bury(&fs->inodes);
@@ -427,8 +443,11 @@ static int serve(const struct mount_options *o, int ready_fd)
 	log_init(o->debug);
 	if (chdir("/") < 0)
 		return fail("/", errno, MOUNT_SYSTEM);
-	int r = set_up(d);
+	int r = guard_start(&d->guard);
 
+	if (r < 0)
+		return fail("cannot start a process", -r, MOUNT_SYSTEM);
+	r = set_up(d);
 	if (r == 0) {
 		int err = loop(d);
 

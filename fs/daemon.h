@@ -4,9 +4,9 @@
  *
  * The calling process forks (unless o->foreground), and returns when the mount answers requests or
  * could not be made. Threads of the daemon: FUSE workers; one for background work
- * (background.h); one that notifies the kernel (notify.h); one that waits for signals. SIGTERM,
- * SIGINT and SIGHUP unmount and flush; a second one stops the flush and leaves dirty data on the
- * SSD for the next mount.
+ * (background.h); one that notifies the kernel (notify.h); one that waits for signals. Its one
+ * child watches over its death (guard.h). SIGTERM, SIGINT and SIGHUP unmount and flush; a second
+ * one stops the flush and leaves dirty data on the SSD for the next mount.
  */
 #ifndef HYBRIDFS_FS_DAEMON_H
 #define HYBRIDFS_FS_DAEMON_H

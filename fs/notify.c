@@ -51,6 +51,7 @@ static void *notifier_main(void *arg)
 {
 	struct notifier *n = arg;
 
+	pthread_setname_np(pthread_self(), "hfs-notify");
 	if (n->ready)
 		n->ready(n->ready_arg);
 	pthread_mutex_lock(&n->lock);

@@ -185,12 +185,37 @@ bool session_gone(const struct fs *fs)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-bool session_abort(dev_t dev)
+/* The kernel's list of connections, mounted for nobody but us: it need not be below /sys, and often
+ * is not. */
+static int open_connections(void)
+{
+	_cleanup_close_ int context = fsopen("fusectl", FSOPEN_CLOEXEC);
+
+	if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	int fd = fsmount(context, FSMOUNT_CLOEXEC, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int session_abort_fd(dev_t dev)
 {
 	char path[64];
+	_cleanup_close_ int connections = open_connections();
 
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(dev));
-	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (connections < 0) /* an ordinary user may use what is there */
+		connections = open("/sys/fs/fuse/connections", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (connections < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "%u/abort", minor(dev));
+	int fd = openat(connections, path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+bool session_abort(dev_t dev)
+{
+	_cleanup_close_ int fd = session_abort_fd(dev);
 
 	return fd >= 0 && write(fd, "1", 1) == 1;
 }

@@ -22,6 +22,9 @@ int session_open(struct fs *fs, bool privileged, dev_t *ret_dev);
 void session_unmount(struct fs *fs, dev_t dev, bool now);
 /* The kernel has ended the connection: somebody unmounted us. */
 bool session_gone(const struct fs *fs);
+/* A descriptor of the caller's: a byte written to it ends the connection of the mount with this
+ * st_dev, whatever has become of its mount points. It holds neither. -errno: there is no way. */
+int session_abort_fd(dev_t dev);
 /* Cut the connection, if unmounting did not. False: it can not be done from here. */
 bool session_abort(dev_t dev);
 /*

@@ -63,13 +63,14 @@ hfs_not() {
 	! "$@"
 }
 
-# hfs_gone PID: it has ended (a zombie counts as ended).
+# hfs_gone PID: it has ended (a zombie counts as ended, unless the kernel still holds other threads of
+# it: then a wait for it would hang).
 hfs_gone() {
 	local line
 
 	{ read -r line <"/proc/$1/stat"; } 2>/dev/null || return 0
-	line=${line##*) }
-	[ "${line%% *}" = Z ]
+	read -ra line <<<"${line##*) }"
+	[ "${line[0]}" = Z ] && [ "${line[17]}" -le 1 ]
 }
 
 # hfs_reap PID: wait for a child; its exit status, 127 when bash does not know it. Where process ids

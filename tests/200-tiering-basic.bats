@@ -325,6 +325,28 @@ overfill() {
 	hfs_umount
 }
 
+@test "pin of a directory that does not fit: every file is pinned, what is missing is named" {
+	local i failed=0
+
+	mkdir "$SRC/dir"
+	for i in 1 2 3 4 5 6 7 8; do hfs_fill "$SRC/dir/file$i" 4M; done
+	hfs_mount size=24M
+	run -1 "$HYBRIDFS" pin "$MNT/dir"
+	for i in "$MNT"/dir/*; do
+		[ "$(hfs_stat '.files[0].pinned' "$i")" = true ]
+		[ "$(hfs_stat '.files[0].tier' "$i")" != ssd ] || continue
+		[[ $output == *"$i: cannot pin: "*"marked as pinned all the same"* ]]
+		failed=$((failed + 1))
+	done
+	[ "$failed" -ge 2 ] && [ "$failed" -le 4 ]
+	[[ $output == *"pinned $((8 - failed)) files and 1 directory"*"; $failed failed" ]]
+	# When there is room again they come.
+	"$HYBRIDFS" unpin -q "$MNT"/dir/file[1-4]
+	"$HYBRIDFS" demote -q "$MNT"/dir/file[1-4]
+	"$HYBRIDFS" pin -q "$MNT"/dir/file[5-8]
+	for i in "$MNT"/dir/file[5-8]; do is "$i" ssd 0; done
+}
+
 @test "pins survive a remount and a crash" {
 	hfs_fill "$SRC/file" 2M
 	hfs_mount

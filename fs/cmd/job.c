@@ -115,7 +115,8 @@ static enum walk_result act_failed(struct job *j, const struct walk_entry *e,
 	why = explain_step(c, j->action, &j->opts.range, err);
 	job_fail(j, e->path, "cannot %s: %s%s", j->kind->name, why ? why : client_strerror(err),
 		 marked ? j->kind->promote_failed : "");
-	return no_room || client_is_dead(err) ? WALK_NEXT_PATH : WALK_ON;
+	/* What is only to be marked may go on: others fit, or come when there is room. */
+	return (no_room && !marked) || client_is_dead(err) ? WALK_NEXT_PATH : WALK_ON;
 }
 
 static uint64_t expect_of(const struct job *j, const struct client *c)

@@ -47,7 +47,9 @@ struct job_kind {
 	unsigned options;  /* OPT_* besides the common ones */
 	bool marks_dirs;   /* act() is wanted for every directory, not only for those named */
 	bool whole_mounts; /* act() may do the root of a mount, with all below it, at once */
-	const char *promote_failed; /* added to the cause when HFS_PROMOTE failed; or NULL */
+	/* Added to the cause when HFS_PROMOTE failed: something was done all the same, so it goes
+	 * on with the next file even when this one did not fit. Or NULL. */
+	const char *promote_failed;
 	/* The work itself. Called for regular files, and for directories as said. */
 	int (*act)(struct job *j, const struct client *c, const struct walk_entry *e);
 	/* Bytes that act() will probably have copied; for the progress bar. NULL: none. */

@@ -16,10 +16,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "db/catalog_internal.h"
 
 #define SUFFIX_ROOM 12 /* for ".new-journal" */
+#define FILES_OF_CATALOG 4
 
 /* ---- errors ------------------------------------------------------------------------------- */
 int catalog_fail(struct catalog *c, int error, const char *format, ...)
@@ -199,6 +201,21 @@ static int prepare_all(struct catalog *c)
 	return r;
 }
 
+/* A file that sqlite could not create it tries to open for reading, and tells of that only:
+ * ENOENT. */
+static int why_not_created(int dir_fd)
+{
+	_cleanup_close_ int fd = openat(dir_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	struct statvfs fs;
+
+	if (fd < 0 && (errno == ENOSPC || errno == EDQUOT))
+		return -ENOSPC;
+	/* What had been created before is removed again by now. */
+	return fstatvfs(dir_fd, &fs) == 0 && fs.f_files > 0 && fs.f_favail < FILES_OF_CATALOG ?
+		       -ENOSPC :
+		       -EIO;
+}
+
 int catalog_open(int dir_fd, const char *name, bool read_only, struct catalog **ret_catalog)
 {
 	_cleanup_(cleanup_catalog) struct catalog *c = NULL;
@@ -215,6 +232,8 @@ int catalog_open(int dir_fd, const char *name, bool read_only, struct catalog **
 		r = open_reader(c, read_only);
 	if (r == 0)
 		r = prepare_all(c);
+	if (r == -ENOENT && !read_only)
+		r = why_not_created(dir_fd);
 	if (r == 0)
 		*ret_catalog = TAKE_PTR(c);
 	return r;

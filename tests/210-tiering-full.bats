@@ -221,3 +221,60 @@ fill_with_files() {
 	hfs_umount
 	(cd "$SRC" && sed "s,$MNT/,," "$TOP/sums" | md5sum -c --quiet)
 }
+
+# inodes_left N: but for so many all inodes of the SSD are taken.
+inodes_left() {
+	local i n
+
+	n=$(stat -f -c %d "$SSD")
+	for ((i = $1; i < n; i++)); do : >"$SSD/taken.$RANDOM.$i"; done
+	[ "$(stat -f -c %d "$SSD")" -eq "$1" ]
+}
+
+# twenty_files DIR: they are as they were written.
+twenty_files() {
+	local i
+
+	for i in {1..20}; do cmp <(hfs_pattern "$i" 30000) "$1/file$i" || return; done
+}
+
+# I8: 256 directories for objects, an inode for each object, and none to spare.
+@test "an SSD without free inodes: refused in one line, or all goes to SRC, across a crash too" {
+	local n mounted=0 refused=0
+
+	hfs_setup loops 200M 64M
+	umount "$SSD"
+	mkfs.ext4 -q -F -m 0 -N 16 "$SSD.img"
+	mount -o loop "$SSD.img" "$SSD"
+	for n in 0 3 5 6 8 9 10 13 20; do
+		rm -rf "${SSD:?}"/* "$SRC"/file*
+		inodes_left "$n"
+		run "$HYBRIDFS" "$SRC" "$SSD" "$MNT" -o dirty_expire=3600 3>&-
+		if [ "$status" -ne 0 ]; then
+			[ "$status" -eq 32 ]
+			[ "${#lines[@]}" -eq 1 ]
+			[[ $output == *'No space left on device'*'free inodes on the SSD)' ]]
+			refused=$((refused + 1))
+			continue
+		fi
+		"$HYBRIDFS" umount "$MNT"
+		hfs_mount dirty_expire=3600
+		for i in {1..20}; do
+			hfs_pattern "$i" 30000 | dd of="$MNT/file$i" bs=7k conv=fsync status=none
+		done
+		hfs_true '.mounts[0] | .healthy and .errors == 0'
+		hfs_kill9
+		inodes_left 0
+		hfs_mount dirty_expire=3600
+		twenty_files "$MNT"
+		hfs_umount
+		twenty_files "$SRC"
+		"$HYBRIDFS" check --scrub "$SRC" "$SSD"
+		mounted=$((mounted + 1))
+	done
+	[ "$mounted" -ge 3 ] && [ "$refused" -ge 3 ]
+	# Then somebody takes those of a volume that is not mounted: that much is needed.
+	inodes_left 0
+	run -32 "$HYBRIDFS" "$SRC" "$SSD" "$MNT" 3>&-
+	[[ $output == *'No space left on device (0 free inodes on the SSD)' ]]
+}

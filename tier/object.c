@@ -9,12 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 
 #include "tier/internal.h"
 
 #define OBJECT_XATTR "user.hybridfs.object"
 #define PATH_HINT_MAX 1024
+/* A directory for fewer objects than this is a waste of its inode. */
+#define INODES_PER_DIR 8
 
 struct object_name {
 	char s[32];
@@ -45,10 +48,22 @@ uint64_t object_id_of_name(const char *name)
 	return *end ? 0 : id;
 }
 
+/* ext4 has a fixed number of inodes. Where they are few the directories are made as they are
+ * needed, and what is left is for the catalog and the objects. */
+static bool inodes_are_few(struct volume *v)
+{
+	struct statvfs fs;
+
+	return fstatvfs(v->objects_fd, &fs) == 0 && fs.f_files > 0 &&
+	       fs.f_favail < INODES_PER_DIR * OBJECT_DIRS;
+}
+
 int object_init_dirs(struct volume *v)
 {
 	char name[8];
 
+	if (inodes_are_few(v))
+		return 0;
 	for (unsigned i = 0; i < OBJECT_DIRS; i++) {
 		object_dir_name(i, name);
 		if (mkdirat(v->objects_fd, name, 0700) < 0 && errno != EEXIST)
@@ -71,17 +86,43 @@ static void describe(struct volume *v, int fd, const struct src_key *key, const 
 	(void)fsetxattr(fd, OBJECT_XATTR, text, (size_t)n, 0);
 }
 
+/* As durable as if it had been there from the beginning: later only the directory itself is
+ * synced. */
+static int make_dir(struct volume *v, uint64_t id)
+{
+	char name[8];
+
+	object_dir_name((unsigned)(id % OBJECT_DIRS), name);
+	if (mkdirat(v->objects_fd, name, 0700) < 0 && errno != EEXIST)
+		return neg_errno();
+	return fsync(v->objects_fd) < 0 ? neg_errno() : 0;
+}
+
+static int create_in_dir(struct volume *v, uint64_t id, const char *name, int flags)
+{
+	int fd = openat(v->objects_fd, name, flags, 0600);
+
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? neg_errno() : fd;
+	int r = make_dir(v, id);
+
+	if (r < 0)
+		return r;
+	fd = openat(v->objects_fd, name, flags, 0600);
+	return fd < 0 ? neg_errno() : fd;
+}
+
 int object_create(struct volume *v, uint64_t id, const struct src_key *key, const char *path)
 {
 	struct object_name n = object_name(id);
 	int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-	int fd = openat(v->objects_fd, n.s, flags, 0600);
+	int fd = create_in_dir(v, id, n.s, flags);
 
 	/* A leftover of a crash before its row was committed; ids are not reused otherwise. */
-	if (fd < 0 && errno == EEXIST && unlinkat(v->objects_fd, n.s, 0) == 0)
-		fd = openat(v->objects_fd, n.s, flags, 0600);
+	if (fd == -EEXIST && unlinkat(v->objects_fd, n.s, 0) == 0)
+		fd = create_in_dir(v, id, n.s, flags);
 	if (fd < 0)
-		return neg_errno();
+		return fd;
 	describe(v, fd, key, path);
 	return fd;
 }

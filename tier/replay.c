@@ -293,7 +293,10 @@ int replay_journal(struct volume *v, char *error, size_t error_size)
 	if (r == 0 && !reuse(v, &pos))
 		r = renew(v, &pos);
 	journal_close(TAKE_PTR(v->old_journal));
-	if (r < 0 && !catalog_is_damaged(v->cat))
+	if (r == -ENOSPC)
+		snprintf(error, error_size, "%s: no room for a new journal: %s; nothing is lost",
+			 v->dir_path, strerror(-r));
+	else if (r < 0 && !catalog_is_damaged(v->cat))
 		snprintf(error, error_size,
 			 "%s/journal.%u: %s; what was synced since the last checkpoint is in it: "
 			 "hybridfs check --repair goes on without",

@@ -4,7 +4,8 @@
  *
  * Others may fill the SSD's filesystem too. So the cap follows what is really free, within a
  * second; and a file `reserve` holds some space for the catalog: when the catalog cannot grow, the
- * file is emptied and the transaction tried again. It is filled again once there is room.
+ * file is removed, its inode with it, and the transaction tried again. It is made again once there
+ * is room.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -56,8 +57,9 @@ static int free_bytes(const struct volume *v, uint64_t *ret)
 }
 
 /* ---- the reserve -------------------------------------------------------------------------- */
-/* Without it (no room, or a filesystem that cannot preallocate) all works until the SSD is full. */
-static void fill_reserve(struct volume *v)
+/* Without it (no room, or a filesystem that cannot preallocate) all works until the SSD is full.
+ * -ENOSPC: there is not even an inode for it. */
+static int fill_reserve(struct volume *v)
 {
 	_cleanup_close_ int fd = openat(v->dir_fd, RESERVE_NAME,
 					O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -65,18 +67,19 @@ static void fill_reserve(struct volume *v)
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return;
+		return neg_errno();
 	if ((uint64_t)st.st_size == want && (uint64_t)st.st_blocks * 512 >= want) {
 		atomic_store(&v->reserve_bytes, want);
-		return;
+		return 0;
 	}
 	if (ftruncate(fd, 0) < 0)
-		return;
+		return neg_errno();
 	atomic_store(&v->reserve_bytes, 0);
 	if (fallocate(fd, 0, 0, (off_t)want) == 0)
 		atomic_store(&v->reserve_bytes, want);
 	else
 		(void)!ftruncate(fd, 0); /* a part of it would be taken for a leak */
+	return 0;
 }
 
 bool room_give_reserve(struct volume *v)
@@ -84,12 +87,14 @@ bool room_give_reserve(struct volume *v)
 	uint64_t had = atomic_exchange(&v->reserve_bytes, 0);
 	_cleanup_close_ int fd =
 		openat(v->dir_fd, RESERVE_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || (!had && st.st_blocks == 0) || ftruncate(fd, 0) < 0)
+	if (fd < 0 || ftruncate(fd, 0) < 0)
 		return false;
-	/* Blocks come back when the truncation is on disk. New data may not take them. */
+	/* Blocks come back when the truncation is on disk. New data may not take them. The inode
+	 * too may be all that is missing. */
 	(void)fsync(fd);
+	if (unlinkat(v->dir_fd, RESERVE_NAME, 0) < 0 && !had)
+		return false;
 	atomic_store(&v->ssd_retry_ns, volume_now(v) + PAUSE_NS);
 	atomic_store(&v->ssd_failed, true);
 	return true;
@@ -123,10 +128,12 @@ static uint64_t cap_for(const struct volume *v, uint64_t used, uint64_t avail)
 int room_set_cap(struct volume *v, char *error, size_t error_size)
 {
 	uint64_t avail;
+	int r = fill_reserve(v);
 
-	fill_reserve(v);
-	int r = free_bytes(v, &avail);
-
+	/* After a crash a new journal needs an inode. What is dirty is better served, though. */
+	if (r == -ENOSPC && !atomic_load(&v->tracked))
+		return r;
+	r = free_bytes(v, &avail);
 	if (r < 0)
 		return r;
 	avail += atomic_load(&v->reserve_bytes); /* a part of what is kept free */
@@ -163,7 +170,7 @@ void room_tick(struct volume *v, int64_t now_ns)
 	if (free_bytes(v, &avail) < 0)
 		return;
 	if (!atomic_load(&v->reserve_bytes) && avail > keep_free(v) + reserve_bytes(v))
-		fill_reserve(v);
+		(void)fill_reserve(v); /* else later */
 	avail += atomic_load(&v->reserve_bytes);
 	if (avail < keep_free(v) / 2)
 		tell(v, now_ns);

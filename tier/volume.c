@@ -12,7 +12,8 @@
 #include "tier/layout.h"
 
 #define TABLE_INITIAL 1024u
-/* Left free on the SSD filesystem for its own metadata and our catalog: the larger of both. */
+/* With fewer free inodes than that they may be what is missing. */
+#define INODES_TO_OPEN 16u
 /* Errors are logged so many per interval. */
 #define SAID_MAX 20u
 #define SAID_INTERVAL_NS (10 * SECOND_NS)
@@ -318,9 +319,20 @@ static void drop_graves(struct volume *v)
 	}
 }
 
-int volume_open(struct src *src, const char *ssd_path, const struct volume_options *o,
-		const struct volume_env *env, struct volume **ret_v, char *ret_error,
-		size_t error_size)
+/* "No space left" puzzles where df shows that there is. */
+static void explain_no_space(const char *ssd_path, char *error, size_t size)
+{
+	size_t len = strlen(error);
+	struct statvfs fs;
+
+	if (statvfs(ssd_path, &fs) == 0 && fs.f_files > 0 && fs.f_favail < INODES_TO_OPEN)
+		snprintf(error + len, size - len, " (%llu free inodes on the SSD)",
+			 (unsigned long long)fs.f_favail);
+}
+
+static int open_volume(struct src *src, const char *ssd_path, const struct volume_options *o,
+		       const struct volume_env *env, struct volume **ret_v, char *ret_error,
+		       size_t error_size)
 {
 	struct layout l;
 
@@ -356,6 +368,17 @@ int volume_open(struct src *src, const char *ssd_path, const struct volume_optio
 		volume_log(v, 4, "the last daemon of this volume did not finish; recovering");
 	*ret_v = v;
 	return 0;
+}
+
+int volume_open(struct src *src, const char *ssd_path, const struct volume_options *o,
+		const struct volume_env *env, struct volume **ret_v, char *ret_error,
+		size_t error_size)
+{
+	int r = open_volume(src, ssd_path, o, env, ret_v, ret_error, error_size);
+
+	if (r == -ENOSPC)
+		explain_no_space(ssd_path, ret_error, error_size);
+	return r;
 }
 
 /* ---- close -------------------------------------------------------------------------------- */

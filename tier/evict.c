@@ -249,6 +249,7 @@ struct batch {
 /* Visit the next file after the hand. False at the end of the catalog. */
 static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 {
+	uint64_t seen = volume_departures(v);
 	struct cat_file row;
 	int r = catalog_next_file(v->cat, v->evict_cursor, 0, &row);
 
@@ -256,7 +257,7 @@ static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 		v->evict_cursor = 0;
 		return false;
 	}
-	struct tfile *f = row.flags & CAT_F_DIR ? NULL : tfile_get_loaded(v, &row);
+	struct tfile *f = row.flags & CAT_F_DIR ? NULL : tfile_get_loaded(v, &row, seen);
 
 	v->evict_cursor = row.id;
 	cat_file_release(&row);

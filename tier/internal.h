@@ -45,6 +45,13 @@
 #define PROMOTE_QUEUE_MAX 4096u
 /* Files in one transaction of the background. */
 #define COMMIT_BATCH_MAX 1024u
+/*
+ * Files whose last commit is in the journal only: from the first number on the background makes a
+ * checkpoint, at the second one a commit waits for that. It bounds what a mount after a crash has
+ * to redo: an object to open and rows to look up for each of them, in a cold catalog.
+ */
+#define JOURNAL_FILES_SOFT 1024u
+#define JOURNAL_FILES_MAX 4096u
 /* From so many unsynced objects on, one syncfs of the SSD is cheaper than an fdatasync each. */
 #define COMMIT_SYNCFS_FROM 32u
 
@@ -189,6 +196,7 @@ struct volume {
 	pthread_mutex_t files_lock;
 	struct tfile **table; /* chains by hash */
 	unsigned table_size, n_files;
+	uint64_t departures; /* files that left the table */
 	struct tfile *idle_head, *idle_tail;
 	unsigned n_idle;
 
@@ -260,7 +268,10 @@ struct volume {
 };
 
 /* ---- tfile.c ---- */
-struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row);
+/* The file of a row that was read after volume_departures() said `seen`; a row that may be out of
+ * date is read again. NULL: it is gone, or no memory. */
+struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen);
+uint64_t volume_departures(struct volume *v); /* files that left memory so far */
 int tfile_load_map(struct tfile *f);
 /* Keep the object open; it may not exist yet (obj_fd -1). Pair with tfile_drop_object(). */
 int tfile_hold_object(struct tfile *f);
@@ -294,6 +305,7 @@ bool volume_id_in_memory(struct volume *v, uint64_t id);
 bool file_list_add(struct volume *v, struct file_list *l, struct tfile *f, int64_t since_ns);
 bool file_list_remove(struct volume *v, struct file_list *l, struct tfile *f);
 struct tfile *file_list_first(struct volume *v, struct file_list *l); /* with a reference */
+uint64_t file_list_count(struct volume *v, const struct file_list *l);
 
 /* ---- commit.c ---- */
 int commit_init(struct volume *v);

@@ -69,3 +69,12 @@ struct tfile *file_list_first(struct volume *v, struct file_list *l)
 	pthread_mutex_unlock(&v->lists_lock);
 	return f;
 }
+
+uint64_t file_list_count(struct volume *v, const struct file_list *l)
+{
+	pthread_mutex_lock(&v->lists_lock);
+	uint64_t n = l->count;
+
+	pthread_mutex_unlock(&v->lists_lock);
+	return n;
+}

@@ -305,9 +305,9 @@ static void redo_cut_at_mount(struct tfile *f)
 }
 
 /* Into memory, and to the head of the write-back queue. */
-static int keep_file(struct volume *v, const struct cat_file *row)
+static int keep_file(struct volume *v, const struct cat_file *row, uint64_t seen)
 {
-	struct tfile *f = tfile_get_loaded(v, row);
+	struct tfile *f = tfile_get_loaded(v, row, seen);
 
 	if (!f)
 		return -ENOMEM;
@@ -325,13 +325,15 @@ static int keep_files(struct volume *v, uint32_t flags)
 	int r;
 
 	for (;;) {
+		uint64_t seen = volume_departures(v);
+
 		r = flags ? catalog_next_file(v->cat, id, flags, &row)
 			  : catalog_next_unsettled(v->cat, id, &row);
 		if (r < 0)
 			break;
 		id = row.id;
 		if (!(row.flags & CAT_F_DIR))
-			r = keep_file(v, &row);
+			r = keep_file(v, &row, seen);
 		cat_file_release(&row);
 		if (r < 0)
 			return r;
@@ -341,6 +343,7 @@ static int keep_files(struct volume *v, uint32_t flags)
 
 static int load_pins(struct volume *v)
 {
+	uint64_t seen = volume_departures(v);
 	struct cat_file row;
 	uint64_t id = 0;
 	int r;
@@ -354,7 +357,7 @@ static int load_pins(struct volume *v)
 			src_key_of_row(&row, &key);
 			r = volume_remember_pinned_dir(v, &key);
 		} else {
-			struct tfile *f = tfile_get_loaded(v, &row);
+			struct tfile *f = tfile_get_loaded(v, &row, seen);
 
 			/* A file that cannot be loaded is logged, and no reason not to mount. */
 			r = f ? 0 : -ENOMEM;
@@ -392,6 +395,7 @@ int recover_volume(struct volume *v)
 /* ---- background: settle and sweep --------------------------------------------------------- */
 static int settle_next(struct volume *v)
 {
+	uint64_t seen = volume_departures(v);
 	struct cat_file row;
 	int r = catalog_next_unsettled(v->cat, v->settle_cursor, &row);
 
@@ -401,7 +405,7 @@ static int settle_next(struct volume *v)
 	}
 	if (r < 0)
 		return r;
-	struct tfile *f = tfile_get_loaded(v, &row);
+	struct tfile *f = tfile_get_loaded(v, &row, seen);
 
 	v->settle_cursor = row.id;
 	cat_file_release(&row);
@@ -413,9 +417,10 @@ static int settle_next(struct volume *v)
 }
 
 /* More on disk than the map says: release what is absent. */
-static void check_space(struct volume *v, const struct cat_file *row, const struct stat *st)
+static void check_space(struct volume *v, const struct cat_file *row, uint64_t seen,
+			const struct stat *st)
 {
-	struct tfile *f = tfile_get_loaded(v, row);
+	struct tfile *f = tfile_get_loaded(v, row, seen);
 
 	if (!f)
 		return;
@@ -442,6 +447,7 @@ static void sweep_object(struct volume *v, int dir_fd, const char *name)
 	/* A file in memory may have lost its row and be writing to its object again. Looked up on
 	 * both sides of the catalog, as it may come or go meanwhile. */
 	bool known = volume_id_in_memory(v, id);
+	uint64_t seen = volume_departures(v);
 	int r = catalog_find_id(v->cat, id, &row);
 
 	if (r == -ENOENT) {
@@ -450,7 +456,7 @@ static void sweep_object(struct volume *v, int dir_fd, const char *name)
 			crash_point(CP_SWEEP_ORPHAN);
 		}
 	} else if (r == 0) {
-		check_space(v, &row, &st);
+		check_space(v, &row, seen, &st);
 		cat_file_release(&row);
 	}
 }
@@ -485,7 +491,7 @@ static int sweep_next_dir(struct volume *v)
 
 /* Unlinked shortly before the crash, or while it was open. Only a handle tells that for certain;
  * and not of a file that was unlinked since and is still open. */
-static void look_for_row(struct volume *v, const struct cat_file *row)
+static void look_for_row(struct volume *v, const struct cat_file *row, uint64_t seen)
 {
 	struct src_key key;
 
@@ -502,7 +508,7 @@ static void look_for_row(struct volume *v, const struct cat_file *row)
 		(void)volume_unpin_dir(v, &key); /* logged there; check removes it as well */
 		return;
 	}
-	struct tfile *f = tfile_get_loaded(v, row);
+	struct tfile *f = tfile_get_loaded(v, row, seen);
 
 	/* Row and object go with the next burial, which syncs SRC before if there is dirty data: a
 	 * power cut may bring the name back. */
@@ -521,11 +527,13 @@ static int look_for_rows(struct volume *v, int64_t now_ns)
 	int r = 0;
 
 	for (unsigned i = 0; i < GONE_ROWS_PER_STEP && spent_ns < GONE_STEP_NS; i++) {
+		uint64_t seen = volume_departures(v);
+
 		r = catalog_next_file(v->cat, id, 0, &row);
 		if (r < 0)
 			break;
 		id = row.id;
-		look_for_row(v, &row);
+		look_for_row(v, &row, seen);
 		cat_file_release(&row);
 		spent_ns = volume_now(v) - now_ns;
 	}

@@ -78,8 +78,6 @@ static void init_from_row(struct tfile *f, const struct cat_file *row)
 		f->ctime_kept = true;
 	}
 	set_path_locked(f, row->path);
-	if (f->conflict)
-		atomic_fetch_add(&f->v->conflicts, 1);
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -171,6 +169,16 @@ static void remove_locked(struct volume *v, struct tfile *f)
 		p = &(*p)->hash_next;
 	*p = f->hash_next;
 	v->n_files--;
+	v->departures++;
+}
+
+uint64_t volume_departures(struct volume *v)
+{
+	pthread_mutex_lock(&v->files_lock);
+	uint64_t n = v->departures;
+
+	pthread_mutex_unlock(&v->files_lock);
+	return n;
 }
 
 unsigned volume_loaded_files(struct volume *v)
@@ -207,17 +215,24 @@ struct tfile *tfile_peek(struct volume *v, const struct src_key *key)
 	return f;
 }
 
-/* Insert `fresh`, unless somebody was quicker; returns the one that counts, referenced. */
-static struct tfile *publish(struct volume *v, struct tfile *fresh)
+/*
+ * Insert `fresh`, unless somebody was quicker; returns the one that counts, referenced. NULL: files
+ * have left memory since `seen`, perhaps this one, so that what `fresh` was made from may be out of
+ * date.
+ */
+static struct tfile *publish(struct volume *v, struct tfile *fresh, uint64_t seen)
 {
 	pthread_mutex_lock(&v->files_lock);
 	struct tfile *f = lookup_locked(v, &fresh->key, fresh->hash);
 
-	if (!f) {
+	if (!f && seen == v->departures) {
 		f = fresh;
 		insert_locked(v, f);
+		if (f->conflict)
+			atomic_fetch_add(&v->conflicts, 1);
 	}
-	volume_ref_locked(v, f);
+	if (f)
+		volume_ref_locked(v, f);
 	pthread_mutex_unlock(&v->files_lock);
 	if (f != fresh)
 		tfile_free(fresh);
@@ -248,47 +263,94 @@ void src_key_of_row(const struct cat_file *row, struct src_key *ret_key)
 	memcpy(ret_key->data, row->key, row->key_len);
 }
 
-struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row)
+/* 0; -EAGAIN: the row may be out of date by now. */
+static int load_row(struct volume *v, const struct cat_file *row, uint64_t seen,
+		    struct tfile **ret_file)
 {
 	struct src_key key;
 
 	src_key_of_row(row, &key);
 	struct tfile *f = tfile_peek(v, &key);
 
-	if (f || is_dead(v, row->id))
-		return f;
-	f = tfile_new(v, &key);
+	if (!f && !is_dead(v, row->id)) {
+		f = tfile_new(v, &key);
+		if (!f)
+			return -ENOMEM;
+		init_from_row(f, row);
+		f = publish(v, f, seen);
+		if (!f)
+			return -EAGAIN;
+	}
+	*ret_file = f;
+	return 0;
+}
+
+struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen)
+{
+	struct tfile *f = NULL;
+	int r = load_row(v, row, seen, &f);
+
+	while (r == -EAGAIN) {
+		struct cat_file newer;
+
+		seen = volume_departures(v);
+		if (catalog_find_id(v->cat, row->id, &newer) < 0)
+			break;
+		r = load_row(v, &newer, seen, &f);
+		cat_file_release(&newer);
+	}
+	return f;
+}
+
+/* A file that nobody tracks. NULL: somebody may do so by now, or there is no memory. */
+static struct tfile *get_untracked(struct volume *v, const struct src_key *key, const char *path,
+				   uint64_t seen)
+{
+	struct tfile *f = tfile_new(v, key);
+
 	if (!f)
 		return NULL;
-	init_from_row(f, row);
-	return publish(v, f);
+	f->map_loaded = true;
+	set_path_locked(f, path);
+	return publish(v, f, seen);
+}
+
+/* From the catalog, or fresh. -EAGAIN: it has left memory meanwhile, look again. */
+static int get_absent(struct volume *v, const struct src_key *key, const char *path,
+		      struct tfile **ret_file)
+{
+	uint64_t seen = volume_departures(v);
+	struct cat_file row;
+	struct tfile *f = NULL;
+	int r = catalog_find_file(v->cat, key->data, key->len, &row);
+
+	if (r == 0) {
+		r = load_row(v, &row, seen, &f);
+		cat_file_release(&row);
+	} else if (r == -ENOENT) {
+		r = 0;
+	} else {
+		volume_error(v, NULL, r, catalog_error(v->cat));
+	}
+	if (r == 0 && !f) {
+		f = get_untracked(v, key, path, seen);
+		r = f ? 0 : volume_departures(v) != seen ? -EAGAIN : -ENOMEM;
+	}
+	if (r == 0)
+		*ret_file = f;
+	return r;
 }
 
 int tfile_get(struct volume *v, const struct src_key *key, const char *path,
 	      struct tfile **ret_file)
 {
-	struct cat_file row;
 	struct tfile *f = tfile_peek(v, key);
+	int r = 0;
 
-	if (!f) {
-		int r = catalog_find_file(v->cat, key->data, key->len, &row);
-
-		if (r == 0) {
-			f = tfile_get_loaded(v, &row);
-			cat_file_release(&row);
-		} else if (r != -ENOENT) {
-			volume_error(v, NULL, r, catalog_error(v->cat));
-			return r;
-		}
-	}
-	if (!f) {
-		f = tfile_new(v, key);
-		if (!f)
-			return -ENOMEM;
-		f->map_loaded = true;
-		set_path_locked(f, path);
-		f = publish(v, f);
-	}
+	while (!f && (r = get_absent(v, key, path, &f)) == -EAGAIN)
+		;
+	if (r < 0)
+		return r;
 	if (path && !f->path)
 		tfile_set_path(f, path);
 	*ret_file = f;

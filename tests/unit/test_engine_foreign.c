@@ -243,11 +243,41 @@ static void buried_row_is_not_loaded(void)
 		CHECK_EQ(bury_step(v), 0);
 		CHECK(v->graves == NULL);
 		CHECK_EQ(catalog_find_id(v->cat, id, &row), 0);
-		CHECK(tfile_get_loaded(v, &row) == NULL);
+		CHECK(tfile_get_loaded(v, &row, volume_departures(v)) == NULL);
 		cat_file_release(&row);
 		CHECK_EQ(volume_commit(v), 0);
 		CHECK_EQ(catalog_find_id(v->cat, id, &row), -ENOENT);
 		CHECK_EQ(v->dead_ids.n, 0);
+		close_volume();
+	}
+	end();
+}
+
+/* A row is read, and before it is used the file is loaded by somebody else, changed, committed and
+ * leaves memory again: what the row said is no more. */
+static void row_read_before_a_departure_is_read_again(void)
+{
+	struct cat_file row;
+
+	begin(8192);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		write_at(f, 'B', 0, 4096);
+		CHECK_EQ(volume_commit(v), 0);
+		uint64_t seen = volume_departures(v);
+
+		CHECK_EQ(catalog_next_file(v->cat, 0, 0, &row), 0);
+		CHECK(row.flags & CAT_F_ATTR_OWNED);
+		CHECK_EQ(flush(f, false), 0);
+		CHECK_EQ(volume_commit(v), 0);
+		unuse(f);
+		volume_drop_idle(v, 0);
+		f = tfile_get_loaded(v, &row, seen);
+		cat_file_release(&row);
+		if (CHECK(f != NULL))
+			CHECK(!f->attr_owned);
+		tfile_put(f);
 		close_volume();
 	}
 	end();
@@ -373,6 +403,8 @@ UNIT_MAIN({ "change_while_unmounted_is_seen", change_while_unmounted_is_seen },
 	  { "clean_remount_changes_nothing", clean_remount_changes_nothing },
 	  { "unlink_returns_the_space", unlink_returns_the_space },
 	  { "buried_row_is_not_loaded", buried_row_is_not_loaded },
+	  { "row_read_before_a_departure_is_read_again",
+	    row_read_before_a_departure_is_read_again },
 	  { "full_of_pins_does_not_spin", full_of_pins_does_not_spin },
 	  { "room_that_is_in_use_comes_back", room_that_is_in_use_comes_back },
 	  { "pin_of_a_closed_file_pins", pin_of_a_closed_file_pins },

@@ -108,7 +108,9 @@ static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n,
 	for (unsigned i = 0; i < n; i++)
 		snapshot_take(&s[i], files[i], true);
 	crash_point(CP_COMMIT_COPIED);
-	bool fits = bytes_wanted(s, n) <= journal_room(v->journal);
+	uint64_t before = file_list_count(v, &v->uncheckpointed);
+	bool fits = bytes_wanted(s, n) <= journal_room(v->journal) &&
+		    before + n <= JOURNAL_FILES_MAX;
 	int r = fits ? 0 : -ENOSPC;
 
 	if (r == 0) {
@@ -125,6 +127,8 @@ static int commit_to_journal(struct volume *v, struct tfile **files, unsigned n,
 			snapshot_undo(&s[i], true);
 	crash_point(CP_COMMIT_NOTED);
 	free(s);
+	if (before < JOURNAL_FILES_SOFT && before + n >= JOURNAL_FILES_SOFT)
+		volume_wake(v);
 	return fits ? 0 : -ENOSPC;
 }
 

@@ -53,7 +53,7 @@ static void tick(struct volume *v, int64_t now_ns)
 
 /* ---- one step ----------------------------------------------------------------------------- */
 /* What nobody asked to be durable is committed after 5 s, as ext4 does; the journal is emptied when
- * it is half full, or a minute after it got something. */
+ * it is half full or has many files, or a minute after it got something. */
 static bool checkpoint_wanted(struct volume *v, int64_t now_ns)
 {
 	int64_t changed = oldest(v, &v->changed), journaled = oldest(v, &v->uncheckpointed);
@@ -64,6 +64,7 @@ static bool checkpoint_wanted(struct volume *v, int64_t now_ns)
 	if (journaled != INT64_MAX && journaled + CHECKPOINT_INTERVAL_NS < v->commit_due_ns)
 		v->commit_due_ns = journaled + CHECKPOINT_INTERVAL_NS;
 	return now_ns >= v->commit_due_ns ||
+	       file_list_count(v, &v->uncheckpointed) >= JOURNAL_FILES_SOFT ||
 	       journal_used(v->journal) > journal_size(v->journal) / 2;
 }
 

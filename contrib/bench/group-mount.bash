@@ -16,11 +16,28 @@ settled() {
 	[ $(($(ticks) - before)) -le 2 ]
 }
 
-# Nearly half of the largest journal: there a checkpoint begins to empty it.
-fill_journal() {
-	fio --name=j --filename_format="$MNT/journal.\$jobnum" --rw=randwrite --bs=64k \
-		--fdatasync=1 --ioengine=psync --size=64m --number_ios=110 --fallocate=none \
-		--numjobs=8 >/dev/null
+# A daemon dies with a full journal: BYTES written and synced in one file after the other.
+crash_full() {
+	delays off
+	"$bin/catalog" "$SRC" "$SSD/cache" "$1" "$2" >/dev/null || die "cannot fill the journal"
+	drop_caches
+	delays on
+}
+
+recovered() {
+	[ "$("$hybridfs" status --json "$MNT" | jq '.mounts[0].recovering')" = false ]
+}
+
+# recovery N: seconds, and CPU seconds of the daemon, until there is nothing left to do.
+recovery() {
+	local t0=$EPOCHREALTIME
+
+	until recovered; do
+		read -rt 1 <> <(:) || :
+	done
+	single "until all of $1 files are looked for" s - \
+		"$(awk -v a="$t0" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')"
+	single "CPU of that" s - "$(awk -v t="$(ticks)" 'BEGIN { print t / 100 }')"
 }
 
 idle() {
@@ -32,8 +49,9 @@ idle() {
 }
 
 group_mount() {
-	local n=${files:-100000} i
+	local n=${files:-100000} i bytes
 
+	inodes=$((n + n / 100 + 100000)) # mkfs counts on larger files
 	bench_up $((n * 6000 + (1 << 30))) $((n * 7000 + (3 << 30)))
 	say "making $n files"
 	"$bin/catalog" "$SRC" "$SSD/cache" "$n" || die "cannot make the volume"
@@ -48,18 +66,17 @@ group_mount() {
 	single "idle CPU, $n files" % 1 "$(idle)"
 	single "memory, $n files" MiB 200 \
 		"$(awk '/VmRSS/ { print $2 / 1024 }' "/proc/$daemon_pid/status")"
-	for ((i = 1; i <= pairs; i++)); do
-		delays off
-		fill_journal || die "cannot fill the journal"
-		kill -9 "$daemon_pid"
-		wait_for gone "$daemon_pid"
-		umount "$MNT"
-		drop_caches
-		delays on
-		note "mount, $n files, after a crash with a full journal" s 2 - "$i" \
-			"$(timed . mount_only dirty_expire=3600)"
-		find_daemon
-	done
-	delays off
 	umount_hybridfs
+	# Many files with a little, and fewer with as much as rides in the journal.
+	for bytes in 4096 65536; do
+		for ((i = 1; i <= pairs; i++)); do
+			crash_full "$n" "$bytes"
+			note "mount, $n files, crash with a journal full of $bytes B writes" s 2 - "$i" \
+				"$(timed . mount_only dirty_expire=3600)"
+			find_daemon
+			[ "$bytes:$i" != "4096:1" ] || recovery "$n"
+			delays off
+			umount_hybridfs
+		done
+	done
 }

@@ -8,7 +8,7 @@
 
 # What the options of run set, and where things are.
 : "${pairs:=5}" "${seconds:=4}" "${size:=1G}" "${files:=}" "${hdd_keys:=}" "${ssd_keys:=}"
-: "${options:=}" "${json:=}" "${only:=.}"
+: "${options:=}" "${json:=}" "${only:=.}" "${inodes:=}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 hybridfs=${HYBRIDFS:-$root/hybridfs}
@@ -71,7 +71,8 @@ device() {
 	delays off
 	loop=$(losetup --direct-io=on -f --show "$TOP/$name.dev/disk") || return
 	echo "$loop" >"$TOP/$name.loop"
-	mkfs.ext4 -q -F -m 0 -E lazy_itable_init=0,lazy_journal_init=0 "$loop" || return
+	mkfs.ext4 -q -F -m 0 ${inodes:+-N "$inodes"} -E lazy_itable_init=0,lazy_journal_init=0 \
+		"$loop" || return
 	mount "$loop" "$dir"
 }
 

@@ -23,8 +23,7 @@ def more_is_better: endswith("/s") or endswith("IOPS");
 	| { case: $mine[0].case, side: $side, unit: $mine[0].unit, values: [$mine[].value],
 	    median: ([$mine[].value] | median), wanted: $wanted,
 	    text: "\([$mine[].value] | spread) \($mine[0].unit)" }
-	+ (if $side == "-" then
-		{ ratio_text: "", ok: (if $wanted then (.median <= $wanted) else null end) }
+	+ (if $side == "-" then { ratio_text: "", ok: null }
 	   elif $side == $base or ($ratios | length) == 0 then { ratio_text: "1", ok: null }
 	   else { ratios: $ratios, ratio: ($ratios | median), ratio_text: ($ratios | spread),
 		  ok: (if $wanted and $side == "hybridfs" then ($ratios | median) >= $wanted

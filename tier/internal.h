@@ -375,6 +375,13 @@ void src_writeback_end(struct tfile *f);
 /* What both do to the file's marks; alone for open.c, which began by hand, under load_mutex. */
 void src_changed_locked(struct tfile *f, bool fsync_wants_it);
 
+/* ---- stream.c: runs of reads and writes of an open file, in use ---- */
+void stream_note_write(struct tfile *f, struct tier_stream *s, uint64_t off, size_t len);
+/* A read up to `end`, noted in s->read, belongs to a run of so many bytes. */
+void stream_read_ahead(struct tfile *f, struct tier_stream *s, uint64_t run_bytes, uint64_t end);
+/* [start, end) was written to SRC. */
+void stream_write_out(struct tfile *f, struct tier_stream *s, uint64_t start, uint64_t end);
+
 /* ---- migration steps: > 0 more to do, 0 nothing, -errno ---- */
 int writeback_step(struct volume *v, int64_t now_ns);
 int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes);

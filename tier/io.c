@@ -138,6 +138,7 @@ static ssize_t read_runs(struct tfile *f, struct tier_stream *s, char *buf, uint
 	uint64_t hit = 0, miss = 0, at = off, run_bytes = policy_run_note(&s->read, off, end - off);
 	int r = 0;
 
+	stream_read_ahead(f, s, run_bytes, end);
 	while (at < end) {
 		pthread_mutex_lock(&f->lock);
 		struct map_run run = map_run_at(&f->map, at, end);
@@ -556,29 +557,18 @@ static int write_run(struct tfile *f, struct tier_stream *s, struct map_run run,
 
 	if (run.state == BLOCK_CLEAN && f->v->opt.mode != MODE_WRITEBACK)
 		return write_run_through(f, run, data);
-	if (absent && !wants_ssd(f, s, run.start, run.end - run.start))
-		return write_src(f, run.start, run.end, data);
+	if (absent && !wants_ssd(f, s, run.start, run.end - run.start)) {
+		r = write_src(f, run.start, run.end, data);
+		if (r == 0)
+			stream_write_out(f, s, run.start, run.end);
+		return r;
+	}
 	r = write_ssd(f, run, data);
 	if (r < 0 && r != -ENOMEM) {
 		ssd_refused(f, r);
 		r = write_around(f, run, data, have_src);
 	}
 	return r;
-}
-
-static void note_stream(struct tfile *f, struct tier_stream *s, uint64_t off, size_t len)
-{
-	uint64_t seq = __atomic_load_n(&f->fsync_seq, __ATOMIC_RELAXED);
-
-	bool goes_on = __atomic_load_n(&s->next_write, __ATOMIC_RELAXED) == off;
-
-	/* A log that is synced as it grows is no bulk copy: its run starts again. */
-	goes_on = goes_on && __atomic_load_n(&s->fsync_seq, __ATOMIC_RELAXED) == seq;
-	uint64_t run = goes_on ? __atomic_load_n(&s->run_write, __ATOMIC_RELAXED) : 0;
-
-	__atomic_store_n(&s->run_write, run + len, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->next_write, off + len, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->fsync_seq, seq, __ATOMIC_RELAXED);
 }
 
 /* A run of at most one group: bounds the I/O between two looks at the map. */
@@ -677,7 +667,7 @@ ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, siz
 		return 0;
 	if (end > INT64_MAX)
 		return -EFBIG;
-	note_stream(f, s, off, len);
+	stream_note_write(f, s, off, len);
 	keep_room_in_src(f->v, len);
 	int r = write_runs(f, s, buf, off, end, &at, false);
 

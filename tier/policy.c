@@ -29,6 +29,11 @@ static uint64_t percent_of(uint64_t cap, unsigned percent)
 #define RUN_WINDOW_BYTES (512u << 10)
 #define RUN_WINDOW_READS 4
 
+/* The window grows with the run. What a disk streams in 25 ms covers the gap between two requests
+ * of the kernel; an array with several disks needs no more than this either. */
+#define READ_AHEAD_FROM_BYTES (512u << 10)
+#define READ_AHEAD_MAX_BYTES (4u << 20)
+
 uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len)
 {
 	uint64_t next = __atomic_load_n(&r->next, __ATOMIC_RELAXED);
@@ -45,6 +50,13 @@ uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len)
 	__atomic_store_n(&r->next, next, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->bytes, bytes, __ATOMIC_RELAXED);
 	return bytes;
+}
+
+uint64_t policy_read_ahead(uint64_t run_bytes)
+{
+	if (run_bytes < READ_AHEAD_FROM_BYTES)
+		return 0;
+	return min_u64(run_bytes, READ_AHEAD_MAX_BYTES);
 }
 
 bool policy_write_to_ssd(const struct volume_options *o, const struct policy_write *w)

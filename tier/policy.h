@@ -35,6 +35,8 @@ struct policy_write {
  * a lost update only makes a run look shorter.
  */
 uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len);
+/* How many bytes behind the end of such a run shall be on their way already; 0: it is too short. */
+uint64_t policy_read_ahead(uint64_t run_bytes);
 
 /* Should a write into blocks that are not on the SSD go there? */
 bool policy_write_to_ssd(const struct volume_options *o, const struct policy_write *w);

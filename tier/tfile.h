@@ -87,6 +87,8 @@ struct read_run {
 struct tier_stream {
 	struct read_run read;
 	uint64_t next_write, run_write, fsync_seq;
+	uint64_t ahead; /* so far the disks have been asked for what comes next */
+	uint64_t out_start, out_end; /* what of the run SRC was last told to write to its disk */
 	bool atime_touched;
 };
 

@@ -4,7 +4,8 @@
  *
  * Disk: one head. A request costs the seek (square root of the distance), the rotation until its
  * first sector passes, and the transfer. Sectors that follow a read go on passing below the head
- * and are kept (track read-ahead), so a sequential reader pays for the transfer only. Writes go
+ * and are kept (track read-ahead), so a sequential reader pays for the transfer only, also when
+ * several of its requests arrive out of order. Writes go
  * into the cache, which a thread empties in ascending order (elevator); a flush waits until it is
  * empty. SSD: a request takes its latency plus the transfer on one of several channels; a flush
  * its own latency.
@@ -158,7 +159,8 @@ static double read_locked(uint64_t off, uint64_t len)
 	double start = fmax(now_ms(), free_at[0]), end;
 	uint64_t have = ahead_upto(start);
 
-	if (off >= ahead_start && off <= have && ahead_end) {
+	/* What lies a little further on passes below the head soon, and all before it as well. */
+	if (off >= ahead_start && off <= have + (uint64_t)(model.ra * MB) && ahead_end) {
 		uint64_t missing = off + len > have ? off + len - have : 0;
 
 		end = start + 0.02 + (double)missing / bytes_per_ms();

@@ -44,6 +44,15 @@ static void random_reads_are_no_run(void)
 	}
 }
 
+/* Nothing for a program that reads here and there; a few MiB at most. */
+static void reading_ahead_grows_with_the_run(void)
+{
+	CHECK_EQ(policy_read_ahead(128 * KIB), 0);
+	CHECK_EQ(policy_read_ahead(MIB), MIB);
+	CHECK_EQ(policy_read_ahead(1024 * MIB), 4 * MIB);
+}
+
 UNIT_MAIN({ "reads_in_order_are_a_run", reads_in_order_are_a_run },
 	  { "readahead_out_of_order_is_a_run", readahead_out_of_order_is_a_run },
-	  { "random_reads_are_no_run", random_reads_are_no_run })
+	  { "random_reads_are_no_run", random_reads_are_no_run },
+	  { "reading_ahead_grows_with_the_run", reading_ahead_grows_with_the_run })

@@ -104,9 +104,9 @@ static int64_t bytes_in_writeback(int fd, uint64_t start, uint64_t end)
 }
 
 /*
- * Left alone, the kernel lets a gigabyte pile up in memory before it starts the disk, and who
- * then calls fsync waits for all of it. Only while the disk has done most of what it was given last,
- * so that the queue is never full and the writer never waits here. An error of the disk is kept for
+ * Left alone, the kernel lets a gigabyte pile up in memory before it starts the disk, and who then
+ * calls fsync waits for all of it. Only while the disk has done most of what it was given last, so
+ * that the queue is never full and the writer never waits here. An error of the disk is kept for
  * the next fsync by the kernel.
  */
 void stream_write_out(struct tfile *f, struct tier_stream *s, uint64_t start, uint64_t end)

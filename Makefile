@@ -103,7 +103,7 @@ core_libs = $(sqlite_libs) $(xxhash_libs)
 fs_libs = $(fuse_libs) $(json_libs) $(optional_libs)
 
 # $(call cppflags,FILE): a layer sees only the headers of the libraries it may use.
-cppflags = $(if $(filter fs/% tests/unit/fs_% contrib/bench/disk.c,$1),$(fs_cppflags)) \
+cppflags = $(if $(filter fs/% tests/unit/fs_% $(bench_fuse_src),$1),$(fs_cppflags)) \
 	$(if $(filter db/%,$1),$(sqlite_cflags)) $(if $(filter db/% tier/%,$1),$(xxhash_cflags)) \
 	-include $(B)/config.h $(all_cppflags)
 
@@ -121,6 +121,7 @@ unit_help_src := $(filter-out $(unit_core_src) $(unit_fs_src),$(unit_src))
 posix_src := $(call c_in,tests/posix)
 model_src := $(call c_in,tests/model)
 bench_src := $(call c_in,contrib/bench)
+bench_fuse_src := contrib/bench/disk.c contrib/bench/peer.c
 fuzz_src := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 program := $(B)/hybridfs
@@ -143,7 +144,7 @@ all: $(if $(SABOTAGE),$(program),hybridfs) ## build ./hybridfs (the default)
 
 programs: $(program) test-programs
 unit-programs: $(unit_core) $(unit_fs)
-bench-programs: $(T)/bench/disk $(T)/bench/catalog
+bench-programs: $(T)/bench/disk $(T)/bench/peer $(T)/bench/catalog
 test-programs: unit-programs $(posix_test) $(model_test)
 
 hybridfs: $(program) FORCE
@@ -209,6 +210,10 @@ $(T)/modeltest: $(call objs,$(model_src)) $(B)/sources
 $(T)/bench/disk: $(call objs,contrib/bench/disk.c contrib/bench/model.c) $(B)/sources
 	$(call say,LINK,$@)
 	$(link) $(fuse_libs) -lm
+
+$(T)/bench/peer: $(call objs,contrib/bench/peer.c fs/compat.c fs/log.c) $(B)/sources
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs)
 
 $(T)/bench/catalog: $(B)/contrib/bench/catalog.o $(B)/libcore.a $(B)/sources
 	$(call say,LINK,$@)

@@ -21,7 +21,7 @@ test_packages=(
 	bats jq git rsync sqlite3 inotify-tools attr acl
 	e2fsprogs xfsprogs btrfs-progs
 )
-bench_packages=(fio jq e2fsprogs mergerfs bsdextrautils)
+bench_packages=(fio jq e2fsprogs mergerfs bsdextrautils gnuplot-nox)
 # The core package has the server without its service.
 database_packages=(postgresql postgresql-contrib mariadb-server-core mariadb-client)
 

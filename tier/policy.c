@@ -31,7 +31,7 @@ static uint64_t percent_of(uint64_t cap, unsigned percent)
 
 /* The window grows with the run. What a disk streams in 25 ms covers the gap between two requests
  * of the kernel; an array with several disks needs no more than this either. */
-#define READ_AHEAD_FROM_BYTES (512u << 10)
+#define READ_AHEAD_FROM_BYTES (256u << 10)
 #define READ_AHEAD_MAX_BYTES (4u << 20)
 
 uint64_t policy_run_note(struct read_run *r, uint64_t off, uint64_t len)

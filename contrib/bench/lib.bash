@@ -8,12 +8,12 @@
 
 # What the options of run set, and where things are.
 : "${pairs:=5}" "${seconds:=4}" "${size:=1G}" "${files:=}" "${hdd_keys:=}" "${ssd_keys:=}"
-: "${options:=}" "${json:=}" "${only:=.}" "${inodes:=}"
+: "${options:=}" "${json:=}" "${plot:=}" "${only:=.}" "${inodes:=}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 hybridfs=${HYBRIDFS:-$root/hybridfs}
 bin=$root/build/bench
-results='' before=nothing
+results='' before=nothing peer_pid=''
 
 TOP='' SRC='' SSD='' MNT='' MERGED='' IMAGES=''
 declare -A sides=()
@@ -102,6 +102,7 @@ bench_down() {
 
 	[ -n "$TOP" ] || return 0
 	delays off
+	umount_peer
 	for f in "$MERGED" "$MNT" "$SRC" "$SSD"; do
 		mountpoint -q "$f" && { wait_for umount "$f" 2>/dev/null || umount -l "$f"; }
 	done
@@ -145,6 +146,21 @@ umount_hybridfs() {
 mount_mergerfs() {
 	command -v mergerfs >/dev/null || return 1
 	mergerfs -o "cache.files=auto-full,category.create=ff,minfreespace=0${2:+,$2}" "$1" "$MERGED"
+}
+
+# The plainest FUSE filesystem with kernel passthrough over the same directory: the bound.
+mount_peer() {
+	mkdir -p "$TOP/peer"
+	"$bin/peer" "$1" "$TOP/peer" &
+	peer_pid=$!
+	wait_for mountpoint -q "$TOP/peer" && sides[passthrough]=$TOP/peer
+}
+
+umount_peer() {
+	[ -n "$peer_pid" ] || return 0
+	wait_for eval "! mountpoint -q '$TOP/peer' || umount '$TOP/peer' 2>/dev/null"
+	wait "$peer_pid"
+	peer_pid=
 }
 
 # Cold again: everything is in SRC only. The model's time does not count here.
@@ -227,6 +243,7 @@ summary() {
 	[ -s "$results" ] || die "nothing was measured"
 	jq -R -s -f "$here/summary.jq" "$results" >"$results.json" || die "cannot sum up"
 	[ -z "$json" ] || cp "$results.json" "$json"
+	[ -z "$plot" ] || "$here/plot" "$results.json" "$plot" || die "cannot draw $plot"
 	jq -r '.cases[] | [.case, .side, .text, .ratio_text, .verdict] | @tsv' "$results.json" |
 		column -t -s "$(printf '\t')" -N 'case,side,median (min-max),ratio (min-max),wanted'
 	jq -e 'all(.cases[]; .ok != false)' "$results.json" >/dev/null

@@ -39,6 +39,13 @@ static bool same_stamp(const struct src_stamp *a, const struct src_stamp *b)
 	return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
 }
 
+bool src_has_stamp(const struct stat *st, const struct src_stamp *stamp)
+{
+	struct src_stamp is = stamp_of(st);
+
+	return same_stamp(&is, stamp);
+}
+
 static bool same_content(const struct src_stamp *a, const struct src_stamp *b)
 {
 	return a->size == b->size && a->mtime_ns == b->mtime_ns;
@@ -83,6 +90,7 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 		}
 		return false;
 	}
+	stamps_distrust_locked(f);
 	/* A changed ctime alone may hide a change of content with the mtime set back. */
 	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
 		struct map_run run = map_run_at(&f->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
@@ -168,8 +176,7 @@ int tfile_refresh(struct tfile *f)
 }
 
 /* ---- our own changes of SRC --------------------------------------------------------------- */
-/* A stat of our own, in use or not. */
-static int stat_src(struct tfile *f, struct stat *st)
+int tfile_stat_src(struct tfile *f, struct stat *st)
 {
 	pthread_mutex_lock(&f->lock);
 	int fd = f->src_fd >= 0 ? fcntl(f->src_fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -191,7 +198,7 @@ static void look_at_src(struct tfile *f)
 	uint64_t token = tfile_stat_begin(f);
 	struct stat st;
 
-	if (token == UINT64_MAX || stat_src(f, &st) < 0)
+	if (token == UINT64_MAX || tfile_stat_src(f, &st) < 0)
 		return; /* another change is under way: its end looks; or gone: found out later */
 	if (tfile_stat_end(f, token, &st) && f->v->env.invalidate)
 		f->v->env.invalidate(f->v->env.ctx, &f->key);
@@ -253,8 +260,10 @@ static void end_change(struct tfile *f, bool fsync_wants_it)
 	pthread_mutex_lock(&f->lock);
 	src_changed_locked(f, fsync_wants_it);
 	pthread_mutex_unlock(&f->lock);
-	if (has_copies(f))
-		look_at_src(f);
+	if (!has_copies(f))
+		return;
+	look_at_src(f);
+	stamps_note(f);
 }
 
 void src_change_end(struct tfile *f)

@@ -9,6 +9,7 @@
  *   volume.commit_*  not held but waited for: one batch at a time, held over SSD syncs
  *   tfile.load_mutex one opener and loader; held over SRC open, catalog reads, settling
  *   tfile.obj_mutex  one opener of the object; held over SSD open and create
+ *   tfile.stamp_mutex  its slot in `stamps`; held over a stat of SRC and a write of 64 bytes
  *   tfile.lock       map and attributes; never held over I/O
  *   volume.lists_lock  changed, dirty and garbage lists, promotion queue; never held over I/O
  *   volume.files_lock  table, references, idle list; never held over I/O
@@ -92,6 +93,7 @@ struct tfile {
 	pthread_mutex_t src_mutex;
 	pthread_mutex_t load_mutex; /* opening of SRC, loading of the map */
 	pthread_mutex_t obj_mutex;  /* opening and creation of the object */
+	pthread_mutex_t stamp_mutex; /* its slot in `stamps` */
 	struct range_set ranges;
 
 	pthread_mutex_t lock; /* everything below */
@@ -110,6 +112,10 @@ struct tfile {
 	bool size_known;     /* `size` is right (owned, or taken from SRC) */
 	struct src_stamp stamp;
 	bool stamp_valid, stamp_stale; /* stale: we changed SRC since; adopt what comes */
+	/* Copies that the durable state calls clean may be wrong: while a cut or hole is under
+	 * way, and until so much is committed. */
+	unsigned reshaping;
+	uint64_t distrust_seq;
 	unsigned src_inflight; /* changes of SRC by us under way */
 	uint64_t src_seq;      /* bumped when one ends */
 	/* Changes of SRC so far, and how many of them a finished sync covers; likewise for the
@@ -186,6 +192,9 @@ struct volume {
 	int dir_fd, objects_fd, lock_fd;
 	struct catalog *cat;
 	bool unclean;		   /* the last daemon did not finish */
+	int stamps_fd;
+	uint64_t session; /* of machine and SSD: what was written to it since is there */
+	_Atomic bool stamps_usable;
 	_Atomic uint64_t next_id;
 	uint64_t first_new_id; /* objects with smaller ids are from earlier mounts */
 	uint64_t overhead_bytes; /* of a cap that was asked for: journal and catalog */
@@ -360,6 +369,8 @@ int read_full(int fd, void *buf, size_t len, uint64_t off);
 int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off);
 int write_full(int fd, const void *buf, size_t len, uint64_t off);
 int src_change_begin(struct tfile *f);
+bool src_has_stamp(const struct stat *st, const struct src_stamp *stamp);
+int tfile_stat_src(struct tfile *f, struct stat *st); /* in use or not */
 /* Know SRC's stamp, with SRC synced, so that the busy mark can go. -errno. */
 int src_settle(struct tfile *f);
 /* SRC cut where a cut is pending; src_mutex and all ranges held. */
@@ -409,6 +420,18 @@ int recover_settle_map(struct tfile *f, int obj_fd);
 void recover_tail(struct tfile *f);
 int recover_step(struct volume *v, int64_t now_ns);
 bool recover_pending(const struct volume *v);
+
+/* ---- stamps.c ---- */
+void stamps_open(struct volume *v);
+/* SRC's stamp is what we have just made it; stored if the durably clean copies are right. */
+void stamps_note(struct tfile *f);
+/* What it was then, by a daemon that was killed since. */
+bool stamps_find(struct volume *v, uint64_t id, struct src_stamp *ret);
+/* The durable state calls copies clean that are not; until the next commit. */
+void stamps_distrust_locked(struct tfile *f);
+/* Around what changes SRC below such copies. */
+void stamps_reshape_begin(struct tfile *f);
+void stamps_reshape_end(struct tfile *f);
 
 /* ---- pin.c ---- */
 int volume_remember_pinned_dir(struct volume *v, const struct src_key *key);

@@ -356,8 +356,11 @@ static void forget_durably(struct tfile *f, uint64_t start, uint64_t end)
 		removal |= g && g->removal;
 	}
 	pthread_mutex_unlock(&f->lock);
-	if (removal)
-		(void)commit_file(f); /* logged and counted there */
+	if (!removal || commit_file(f) == 0)
+		return; /* a failure was logged and counted there */
+	pthread_mutex_lock(&f->lock);
+	stamps_distrust_locked(f);
+	pthread_mutex_unlock(&f->lock);
 }
 
 static int write_src(struct tfile *f, uint64_t start, uint64_t end, const char *data)
@@ -433,6 +436,8 @@ static int write_around(struct tfile *f, struct map_run run, const char *data, b
 		return r < 0 ? r : write_src(f, run.start, run.end, data);
 	if (!have_src)
 		return NEEDS_SRC_MUTEX;
+	/* The durable state may call them clean, under an intent. */
+	stamps_reshape_begin(f);
 	for (uint64_t at = run.start; r == 0 && at < run.end;) {
 		uint64_t base = round_down_u64(at, BLOCK_BYTES);
 		uint64_t to = min_u64(run.end, base + BLOCK_BYTES);
@@ -452,6 +457,7 @@ static int write_around(struct tfile *f, struct map_run run, const char *data, b
 			r = forget(f, base, base + BLOCK_BYTES);
 		at = to;
 	}
+	stamps_reshape_end(f);
 	return r;
 }
 

@@ -19,21 +19,54 @@
 #include "tier/internal.h"
 
 /* ---- settling a map ----------------------------------------------------------------------- */
-static int sum_extent(int fd, const struct map_group *g, unsigned w, uint64_t *ret_sum)
+/* What settling one map needs. */
+struct settling {
+	struct tfile *f;
+	int obj_fd; /* borrowed */
+	int src_fd; /* owned; opened when a checksum does not decide; < 0: error */
+	struct stat obj;
+	bool src_tried, dirtied;
+	char *ours, *theirs; /* owned; one extent each */
+};
+
+/* The blocks of `mask` of one extent to their places in buf, runs of them at once: a map may have
+ * many thousands of suspect extents, and the first user waits. Returns those that failed. */
+static uint64_t read_blocks(int fd, char *buf, uint64_t base, uint64_t mask, int *ret_error)
+{
+	uint64_t failed = 0;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT;) {
+		unsigned e = b;
+
+		while (e < BLOCKS_PER_EXTENT && mask >> e & 1)
+			e++;
+		int r = e == b ? 0
+			       : read_full(fd, buf + b * BLOCK_BYTES, (e - b) * BLOCK_BYTES,
+					   base + b * BLOCK_BYTES);
+
+		if (r < 0 && e - b > 1) { /* which of them? */
+			for (unsigned i = b; i < e; i++)
+				failed |= read_blocks(fd, buf, base, 1ull << i, ret_error);
+		} else if (r < 0) {
+			failed |= 1ull << b;
+			*ret_error = r;
+		}
+		b = e > b ? e : b + 1;
+	}
+	return failed;
+}
+
+static int sum_extent(struct settling *s, const struct map_group *g, unsigned w, uint64_t *ret_sum)
 {
 	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
-	char block[BLOCK_BYTES];
+	int r = 0;
 
 	*ret_sum = 0;
-	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++) {
-		if (!(g->present[w] >> b & 1))
-			continue;
-		int r = read_full(fd, block, sizeof(block), base + b * BLOCK_BYTES);
-
-		if (r < 0)
-			return r;
-		*ret_sum += block_sum(block, base / BLOCK_BYTES + b);
-	}
+	if (read_blocks(s->obj_fd, s->ours, base, g->present[w], &r))
+		return r;
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (g->present[w] >> b & 1)
+			*ret_sum += block_sum(s->ours + b * BLOCK_BYTES, base / BLOCK_BYTES + b);
 	return 0;
 }
 
@@ -56,14 +89,6 @@ static uint64_t extent_end(const struct map_group *g, unsigned w)
 	return g->index * GROUP_BYTES + w * EXTENT_BYTES + (last + 1) * BLOCK_BYTES;
 }
 
-struct settling {
-	struct tfile *f;
-	int obj_fd; /* borrowed */
-	int src_fd; /* owned; opened when a checksum does not decide; < 0: error */
-	struct stat obj;
-	bool src_tried, dirtied;
-};
-
 static void set_extent(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask,
 		       enum block_state state)
 {
@@ -75,22 +100,23 @@ static void set_extent(struct settling *s, const struct map_group *g, unsigned w
 /* Blocks of `mask` in which object and SRC differ; those that cannot be compared count as such. */
 static uint64_t differing(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask)
 {
-	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES, differ = 0;
-	char ours[BLOCK_BYTES], theirs[BLOCK_BYTES];
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+	int error = 0;
 
 	if (!s->src_tried)
 		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK | O_NOATIME);
+	if (s->src_fd == -EPERM) /* not ours, and we are not root */
+		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK);
 	s->src_tried = true;
-	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++) {
-		uint64_t off = base + b * BLOCK_BYTES;
+	if (s->src_fd < 0)
+		return mask;
+	uint64_t differ = read_blocks(s->obj_fd, s->ours, base, mask, &error) |
+			  read_blocks(s->src_fd, s->theirs, base, mask, &error);
 
-		if (!(mask >> b & 1))
-			continue;
-		if (s->src_fd < 0 || read_full(s->obj_fd, ours, sizeof(ours), off) < 0 ||
-		    read_full(s->src_fd, theirs, sizeof(theirs), off) < 0 ||
-		    memcmp(ours, theirs, sizeof(ours)) != 0)
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (mask >> b & 1 && memcmp(s->ours + b * BLOCK_BYTES, s->theirs + b * BLOCK_BYTES,
+					    BLOCK_BYTES) != 0)
 			differ |= 1ull << b;
-	}
 	return differ;
 }
 
@@ -108,7 +134,7 @@ static void settle_extent(struct settling *s, const struct map_group *g, unsigne
 		set_extent(s, g, w, clean, BLOCK_ABSENT);
 		return;
 	}
-	int r = exact ? sum_extent(s->obj_fd, g, w, &sum) : 0;
+	int r = exact ? sum_extent(s, g, w, &sum) : 0;
 
 	if (r < 0) /* I8: SRC has it */
 		set_extent(s, g, w, clean, BLOCK_ABSENT);
@@ -143,24 +169,39 @@ static void own_attributes(struct settling *s)
 	pthread_mutex_unlock(&f->lock);
 }
 
-static int settle_intents(struct tfile *f, int fd)
+static void settle_groups(struct settling *s)
 {
-	struct settling s = { .f = f, .obj_fd = fd, .src_fd = -1 };
+	const struct map *m = &s->f->map;
 
-	if (fstat(fd, &s.obj) < 0)
-		return neg_errno();
-	for (unsigned i = 0; i < f->map.n_groups; i++) {
-		struct map_group *g = f->map.groups[i];
+	for (unsigned i = 0; i < m->n_groups; i++) {
+		struct map_group *g = m->groups[i];
 
 		for (unsigned w = 0; g->intent && w < BITMAP_WORDS; w++)
 			if (g->present[w])
-				settle_extent(&s, g, w);
+				settle_extent(s, g, w);
 	}
-	if (s.dirtied)
-		own_attributes(&s);
+	if (s->dirtied)
+		own_attributes(s);
+}
+
+static int settle_intents(struct tfile *f, int fd)
+{
+	struct settling s = { .f = f, .obj_fd = fd, .src_fd = -1 };
+	int r = fstat(fd, &s.obj) < 0 ? neg_errno() : 0;
+
+	if (r < 0 || !map_has_intent(&f->map))
+		return r;
+	s.ours = malloc(EXTENT_BYTES);
+	s.theirs = malloc(EXTENT_BYTES);
+	if (s.ours && s.theirs)
+		settle_groups(&s);
+	else
+		r = -ENOMEM;
 	if (s.src_fd >= 0)
 		close(s.src_fd);
-	return 0;
+	free(s.ours);
+	free(s.theirs);
+	return r;
 }
 
 /* Settled: what they protected is known now. */
@@ -229,6 +270,7 @@ static void object_missing(struct tfile *f)
 	bool lost = f->map.dirty_blocks > 0;
 
 	f->lost = lost;
+	stamps_distrust_locked(f);
 	pthread_mutex_unlock(&f->lock);
 	if (lost) {
 		atomic_fetch_add(&f->v->lost_ranges, 1);
@@ -236,9 +278,43 @@ static void object_missing(struct tfile *f)
 	}
 }
 
+/*
+ * Does SRC look as it did after the last change of the daemon that was killed? Then that is its
+ * stamp, and nothing was changed below the clean copies. SRC need not be synced yet: the busy mark
+ * stays until it is.
+ */
+static bool adopt_last_stamp(struct tfile *f)
+{
+	struct src_stamp last;
+	struct stat st;
+
+	pthread_mutex_lock(&f->lock);
+	bool ask = f->v->unclean && f->map.present_blocks && !f->conflict && !f->truncate_pending;
+	uint64_t token = f->src_seq;
+
+	pthread_mutex_unlock(&f->lock);
+	if (!ask || !stamps_find(f->v, f->id, &last) || tfile_stat_src(f, &st) < 0 ||
+	    !src_has_stamp(&st, &last))
+		return false;
+	pthread_mutex_lock(&f->lock);
+	bool alone = !f->src_inflight && token == f->src_seq;
+
+	if (alone) {
+		f->stamp = last;
+		f->stamp_valid = true;
+		f->stamp_stale = false;
+		f->src_wseq += f->busy;
+		tfile_changed_locked(f);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return alone;
+}
+
 /* The map was just read from the catalog; nobody else sees it yet. */
 int recover_settle_map(struct tfile *f, int obj_fd)
 {
+	uint64_t before = f->map.present_blocks;
+	bool known = adopt_last_stamp(f);
 	int r = 0;
 
 	if (f->map.present_blocks && obj_fd < 0) {
@@ -254,8 +330,10 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	pthread_mutex_lock(&f->lock);
 	drop_intents_locked(f);
 	/* Where SRC may have been changed under it nobody can tell a good copy from a bad one. */
-	if (f->busy)
+	if (f->busy && !known)
 		drop_clean_locked(f);
+	if (f->map.present_blocks != before)
+		stamps_distrust_locked(f);
 	pthread_mutex_unlock(&f->lock);
 	return 0;
 }
@@ -294,7 +372,11 @@ static void redo_cut_at_mount(struct tfile *f)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return;
-	if ((uint64_t)st.st_size > f->pending_to && ftruncate(fd, (off_t)f->pending_to) < 0)
+	stamps_reshape_begin(f);
+	int r = (uint64_t)st.st_size > f->pending_to ? ftruncate(fd, (off_t)f->pending_to) : 0;
+
+	stamps_reshape_end(f);
+	if (r < 0)
 		return;
 	pthread_mutex_lock(&f->lock);
 	f->truncate_pending = false;
@@ -416,10 +498,33 @@ static int settle_next(struct volume *v)
 	return 1;
 }
 
+/*
+ * May the object occupy more than the catalog says? By its blocks (its own xattr may be one of
+ * them), unless all of it is present. Says no of all but a few, so a million maps need not be
+ * loaded.
+ */
+static bool may_leak(struct volume *v, uint64_t id, const struct stat *st)
+{
+	_cleanup_free_ struct cat_group *g = malloc(sizeof(*g));
+	uint64_t present = 0, from = 0;
+
+	if (!g)
+		return true;
+	while (catalog_next_group(v->cat, id, from, g) == 0) {
+		for (unsigned i = 0; i < CAT_BITMAP_BYTES; i++)
+			present += (unsigned)__builtin_popcount(g->present[i]);
+		from = g->index + 1;
+	}
+	return (uint64_t)st->st_blocks * 512 > present * BLOCK_BYTES &&
+	       present * BLOCK_BYTES < round_up_u64((uint64_t)st->st_size, BLOCK_BYTES);
+}
+
 /* More on disk than the map says: release what is absent. */
 static void check_space(struct volume *v, const struct cat_file *row, uint64_t seen,
 			const struct stat *st)
 {
+	if (!may_leak(v, row->id, st))
+		return;
 	struct tfile *f = tfile_get_loaded(v, row, seen);
 
 	if (!f)

@@ -100,6 +100,7 @@ int redo_cut(struct tfile *f)
 	pthread_mutex_unlock(&f->lock);
 	if (!pending)
 		return 0;
+	stamps_reshape_begin(f);
 	(void)src_change_begin(f);
 	int r = fstat(f->src_fd, &st) < 0 ? neg_errno() : 0;
 
@@ -113,6 +114,7 @@ int redo_cut(struct tfile *f)
 	}
 	pthread_mutex_unlock(&f->lock);
 	src_change_end(f);
+	stamps_reshape_end(f);
 	return r;
 }
 
@@ -223,6 +225,7 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	uint64_t now = tfile_size(f);
 
+	stamps_reshape_begin(f);
 	r = redo_cut(f);
 	if (r < 0)
 		;
@@ -232,6 +235,7 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 		r = truncate_up(f, size);
 	else
 		r = truncate_same(f);
+	stamps_reshape_end(f);
 	range_unlock(&f->ranges, &all);
 	pthread_mutex_unlock(&f->src_mutex);
 	return r;
@@ -308,6 +312,7 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 		return len == 0 ? -EINVAL : -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
 	range_lock(&f->ranges, &range, 0, RANGE_END, true);
+	stamps_reshape_begin(f);
 	int r = redo_cut(f);
 
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
@@ -318,6 +323,7 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (r == 0 && zeroes)
 		r = zero_on_ssd(f, off, off + len);
 	crash_point(CP_PUNCH_FORGOTTEN);
+	stamps_reshape_end(f);
 	range_unlock(&f->ranges, &range);
 	pthread_mutex_unlock(&f->src_mutex);
 	return r;

@@ -23,6 +23,7 @@ static struct tfile *tfile_new(struct volume *v, const struct src_key *key)
 	pthread_mutex_init(&f->src_mutex, NULL);
 	pthread_mutex_init(&f->load_mutex, NULL);
 	pthread_mutex_init(&f->obj_mutex, NULL);
+	pthread_mutex_init(&f->stamp_mutex, NULL);
 	pthread_mutex_init(&f->lock, NULL);
 	range_set_init(&f->ranges);
 	map_init(&f->map);
@@ -35,6 +36,7 @@ static void tfile_free(struct tfile *f)
 	map_release(&f->map);
 	range_set_release(&f->ranges);
 	pthread_mutex_destroy(&f->lock);
+	pthread_mutex_destroy(&f->stamp_mutex);
 	pthread_mutex_destroy(&f->obj_mutex);
 	pthread_mutex_destroy(&f->load_mutex);
 	pthread_mutex_destroy(&f->src_mutex);
@@ -648,6 +650,8 @@ static int load_and_settle(struct tfile *f)
 	pthread_mutex_lock(&f->lock);
 	f->map = m;
 	adopt_accounts_locked(f);
+	uint64_t loaded = f->map.clock;
+
 	pthread_mutex_unlock(&f->lock);
 	r = recover_settle_map(f, f->obj_fd);
 	crash_point(CP_SETTLE_LOADED);
@@ -655,7 +659,9 @@ static int load_and_settle(struct tfile *f)
 	if (r == 0) {
 		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->cut_to != UINT64_MAX);
 		f->map_loaded = true;
-		tfile_changed_locked(f);
+		/* Not for every row that somebody goes over: if it is to be stored otherwise. */
+		if (f->map.clock != loaded || f->busy || !f->map.present_blocks)
+			tfile_changed_locked(f);
 		tfile_account_locked(f);
 	} else {
 		map_release(&f->map);

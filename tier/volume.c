@@ -105,7 +105,7 @@ static struct volume *volume_new(struct src *src, const struct volume_options *o
 	v->src = src;
 	v->opt = *o;
 	v->env = *env;
-	v->dir_fd = v->objects_fd = v->lock_fd = -1;
+	v->dir_fd = v->objects_fd = v->lock_fd = v->stamps_fd = -1;
 	v->changed.offset = offsetof(struct tfile, changed);
 	v->dirty.offset = offsetof(struct tfile, dirty);
 	v->uncheckpointed.offset = offsetof(struct tfile, uncheckpointed);
@@ -132,6 +132,8 @@ static void volume_free(struct volume *v)
 	pthread_mutex_destroy(&v->evict_mutex);
 	pthread_mutex_destroy(&v->lists_lock);
 	pthread_mutex_destroy(&v->files_lock);
+	if (v->stamps_fd >= 0)
+		close(v->stamps_fd);
 	if (v->objects_fd >= 0)
 		close(v->objects_fd);
 	if (v->dir_fd >= 0)
@@ -248,6 +250,7 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	atomic_store(&v->gone_cursor, o.gone);
 	v->first_new_id = o.first_id;
 	atomic_store(&v->next_id, o.first_id);
+	stamps_open(v);
 	r = object_init_dirs(v);
 	/* After a crash of the daemon alone data may still be in the SSD's page cache only, and
 	 * whoever reads it now relies on it. */

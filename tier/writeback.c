@@ -114,6 +114,8 @@ static int write_extent(struct pass *p, uint64_t base)
 	/* In the list in any case: abandon_pass() takes the marks back. */
 	if (r == 0)
 		r = write_blocks(p, base, dirty, size);
+	if (r == 0)
+		stamps_note(f);
 	crash_point(CP_WB_EXTENT);
 	p->extents[p->n++] = (struct wb_extent){ .index = base / GROUP_BYTES,
 						 .word = w,
@@ -200,6 +202,7 @@ static int settle_src(struct pass *p, uint64_t *ret_mtime_seq)
 		return r;
 	if (set_times && futimens(f->src_fd, tv) < 0)
 		return neg_errno();
+	stamps_note(f);
 	crash_point(CP_WB_TIMES);
 	if (!SABOTAGED(3) && (last ? fsync(f->src_fd) : fdatasync(f->src_fd)) < 0) {
 		r = neg_errno();
@@ -241,6 +244,7 @@ static void clean_extent_locked(struct tfile *f, const struct wb_extent *x)
 static void rescued_locked(struct tfile *f)
 {
 	(void)tfile_map_set_locked(f, 0, RANGE_END & ~(BLOCK_BYTES - 1), BLOCK_ABSENT);
+	stamps_distrust_locked(f);
 	f->sync_failed = false;
 	f->sync_wanted = f->sync_done;
 }
@@ -294,6 +298,7 @@ static void force_locked(struct tfile *f)
 			(void)tfile_map_set_locked(f, run.start, run.end, BLOCK_DIRTY);
 		at = run.end;
 	}
+	stamps_distrust_locked(f);
 	f->conflict = false;
 	atomic_fetch_sub(&f->v->conflicts, 1);
 	f->stamp_stale = true;

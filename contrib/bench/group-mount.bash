@@ -28,16 +28,22 @@ recovered() {
 	[ "$("$hybridfs" status --json "$MNT" | jq '.mounts[0].recovering')" = false ]
 }
 
-# recovery N: seconds, and CPU seconds of the daemon, until there is nothing left to do.
+# recovery N: what the search for leaks and for gone files takes of the machine; done, if it is soon.
 recovery() {
-	local t0=$EPOCHREALTIME
+	local t0=$EPOCHREALTIME before=0 i
 
-	until recovered; do
-		read -rt 1 <> <(:) || :
+	for i in 1 2 3; do
+		read -rt 10 <> <(:) || :
+		single "CPU while recovering, ten seconds no. $i" % - \
+			"$(awk -v a="$before" -v b="$(ticks)" 'BEGIN { print (b - a) / 10 }')"
+		before=$(ticks)
+		recovered && break
 	done
-	single "until all of $1 files are looked for" s - \
+	single "memory while recovering, $1 files" MiB 200 \
+		"$(awk '/VmHWM/ { print $2 / 1024 }' "/proc/$daemon_pid/status")"
+	recovered && single "recovery of $1 files at most" s - \
 		"$(awk -v a="$t0" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')"
-	single "CPU of that" s - "$(awk -v t="$(ticks)" 'BEGIN { print t / 100 }')"
+	return 0
 }
 
 idle() {

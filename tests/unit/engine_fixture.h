@@ -35,6 +35,8 @@ static _Thread_local unsigned gate_skips[C_COUNT]; /* calls that pass before it 
 static _Atomic int fail_next[C_COUNT];		  /* errno for the next call on fail_ino */
 static ino_t fail_ino;				  /* 0: any regular file outside of the catalog */
 static _Atomic unsigned syncs_of_src;
+static bool crash_at_sync_of_src; /* of src_ino */
+#define CRASHED 7
 static ino_t src_ino;
 
 __attribute__((unused)) static ino_t ino_of(int fd)
@@ -101,8 +103,11 @@ int ftruncate(int fd, off_t len)
 
 __attribute__((unused)) static int sync_fd(int fd, long nr)
 {
-	if (src_ino && ino_of(fd) == src_ino)
+	if (src_ino && ino_of(fd) == src_ino) {
 		atomic_fetch_add(&syncs_of_src, 1);
+		if (crash_at_sync_of_src)
+			_exit(unit_failures ? 1 : CRASHED);
+	}
 	return call_fails(C_SYNC, fd) ? -1 : (int)syscall(nr, fd);
 }
 
@@ -318,7 +323,6 @@ __attribute__((unused)) static pthread_t start(void *(*fn)(void *), void *arg)
 	return t;
 }
 
-#define CRASHED 7
 __attribute__((unused)) static void crash(void)
 {
 	fflush(stdout);

@@ -113,6 +113,18 @@ stop_recording() {
 	rm -rf "$1/live"
 }
 
+# steer: data is moved to and fro. Ends with 0 when it is told to.
+steer() {
+	local files commands=(promote demote flush 'promote --range 256K:1M' pin unpin) command i=0
+
+	while [ ! -e "$TOP/stop" ]; do
+		files=("$MNT"/w/*)
+		read -ra command <<<"${commands[i++ % ${#commands[@]}]}"
+		timeout 20 "$HYBRIDFS" "${command[@]}" -q "${files[RANDOM % ${#files[@]}]}"
+		hfs_pause
+	done >/dev/null 2>&1
+}
+
 # work WORKLOAD SEED: in $place/w, to its end.
 work() {
 	local rc=0 steering=''
@@ -127,7 +139,7 @@ work() {
 	HFS_CRASH_MARK_EARLY=$([ "$sabotage" != early ] || echo 1) \
 		"$bin/workload" "$place/w" "$TOP/dev/ctl" "$1" "$seconds" "$2" "$procs" || rc=1
 	touch "$TOP/stop"
-	[ -z "$steering" ] || { hfs_wait_until hfs_gone "$steering" && hfs_reap "$steering"; }
+	[ -z "$steering" ] || { hfs_wait_until hfs_gone "$steering" && hfs_reap "$steering"; } || rc=1
 	return "$rc"
 }
 

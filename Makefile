@@ -227,7 +227,7 @@ $(fuzzers): $(B)/%: $(B)/tests/fuzz/%.o $(B)/libcore.a $(B)/sources
 
 # ---- tests ------------------------------------------------------------------------------------
 
-.PHONY: test check unit bats bench crash kill points databases lint tidy format sanitize tsan fuzz coverage demo features
+.PHONY: test check unit bats bench crash kill points powerpoints databases lint tidy format sanitize tsan fuzz coverage demo features
 
 test: ## install what is missing, then build and run every test
 	@contrib/setup.sh test
@@ -254,6 +254,10 @@ kill: all ## kill -9 the daemon CYCLES=100 times under load, start it again, ver
 points: ## let the daemon die at every named crash point ROUNDS=1 times three, verify
 	@$(MAKE) VARIANT=points build/points/hybridfs
 	@tests/kill/points.sh --rounds $(or $(ROUNDS),1)
+
+powerpoints: ## cut the power ROUNDS=1 times at every named crash point, recover, verify
+	@$(MAKE) VARIANT=points build/points/hybridfs
+	@tests/crash/run.sh --points $(or $(ROUNDS),1) --seconds 4
 
 databases: all ## install PostgreSQL and MariaDB; CYCLES=20 kills and power cuts under each
 	@contrib/setup.sh databases

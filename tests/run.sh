@@ -298,6 +298,9 @@ run_crash() {
 	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs \
 		run "power cuts" "$((2 * CI_CRASH_S + 120))" tests/crash/run.sh \
 		--limit "$CI_CRASH_S" --seconds 3 --cycles 1000 --seed 1
+	run "build with crash points" 300 bash -c 'build VARIANT=points build/points/hybridfs' || return
+	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp run "power cuts at crash points" "$CI_PROGRAM_S" \
+		tests/crash/run.sh --points 1 --only 10 --limit 40 --seconds 2 --workload mixed
 }
 
 # The tests that mount, and the unit tests, once more under the sanitizers.

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static const struct {
 
 static int chosen = -1;	    /* enum crash_point */
 static _Atomic long left;   /* passings to go */
+static _Atomic unsigned long passings[CP_COUNT];
 static const char *armed;   /* may be NULL */
 static const char *mark_to; /* may be NULL */
 
@@ -40,6 +42,7 @@ __attribute__((constructor)) static void crash_point_init(void)
 {
 	const char *text = getenv("HFS_CRASH_POINT");
 
+	mark_to = getenv("HFS_CRASH_MARK");
 	if (!text || !*text)
 		return;
 	if (!strcmp(text, "list"))
@@ -49,7 +52,6 @@ __attribute__((constructor)) static void crash_point_init(void)
 	chosen = find(text, colon ? (size_t)(colon - text) : strlen(text));
 	left = colon ? strtol(colon + 1, NULL, 10) : 1;
 	armed = getenv("HFS_CRASH_ARMED");
-	mark_to = getenv("HFS_CRASH_MARK");
 }
 
 static void write_line(int fd, const char *what, const char *name)
@@ -61,13 +63,36 @@ static void write_line(int fd, const char *what, const char *name)
 		_exit(1);
 }
 
+static void mark(enum crash_point point)
+{
+	int fd = open(mark_to, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	if (fd < 0)
+		_exit(1);
+	write_line(fd, "C", points[point].name);
+	close(fd);
+}
+
+/* 1, 2, 3, 4, 6, 8, 12, 16, ...: early and late ones, and never many. */
+static bool is_worth_a_mark(unsigned long n)
+{
+	while (n > 3 && n % 2 == 0)
+		n /= 2;
+	return n <= 3;
+}
+
 void crash_point_pass(enum crash_point point)
 {
+	if (chosen < 0 && mark_to) {
+		if (is_worth_a_mark(1 + atomic_fetch_add(&passings[point], 1)))
+			mark(point);
+		return;
+	}
 	if ((int)point != chosen || (armed && access(armed, F_OK) < 0) ||
 	    atomic_fetch_sub(&left, 1) != 1)
 		return;
 	if (mark_to)
-		write_line(open(mark_to, O_WRONLY | O_APPEND | O_CLOEXEC), "C", points[point].name);
+		mark(point);
 	write_line(STDERR_FILENO, "hybridfs: crash point", points[point].name);
 	_exit(CRASH_POINT_STATUS);
 }

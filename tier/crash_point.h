@@ -8,7 +8,9 @@
  *   HFS_CRASH_POINT=NAME[:N]  _exit(CRASH_POINT_STATUS) at the Nth passing [1]
  *   HFS_CRASH_POINT=list      print all names, with the phase in which they are passed, and end
  *   HFS_CRASH_ARMED=FILE      passings count while FILE exists [always]
- *   HFS_CRASH_MARK=FILE       append a line "C NAME" to FILE before dying
+ *   HFS_CRASH_MARK=FILE       append a line "C NAME" to FILE before dying; without HFS_CRASH_POINT:
+ *                             at every point, ever more seldom, and go on. The thread waits while
+ *                             it is written: tests/crash cuts the power there
  */
 #ifndef HYBRIDFS_TIER_CRASH_POINT_H
 #define HYBRIDFS_TIER_CRASH_POINT_H

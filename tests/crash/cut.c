@@ -3,6 +3,9 @@
  * cut LOG START BASE OUT RECORD SEED - build what two devices hold when the power fails just before
  * RECORD, in OUT/src.img and OUT/ssd.img, from the images in START; print the marks before the cut.
  * cut --plan LOG COUNT SEED          - choose cuts: COUNT lines "RECORD SEED", in rising order.
+ * cut --points LOG COUNT SEED MAX [NAME...] - COUNT cuts at passings of each crash point (that is
+ *                                      named) that the log has marks of, or of MAX such points that
+ *                                      SEED chooses: lines "RECORD SEED NAME". MAX 0: all.
  *
  * A device holds for certain what it was given before its last flush. Of what came later its cache
  * may have written anything in any order, block by block: SEED chooses one of four modes, for both
@@ -327,6 +330,108 @@ static void plan_cuts(const struct log *log, uint64_t count, uint64_t seed)
 	free(cuts);
 }
 
+/* ---- cuts at crash points ------------------------------------------------------------------ */
+#define POINTS_MAX 256
+#define NAME_BYTES 40
+
+struct point {
+	char name[NAME_BYTES];
+	uint64_t order; /* in which points are chosen */
+	uint64_t marks; /* so many in the log */
+};
+
+struct point_cut {
+	uint64_t record, seed;
+	const char *name; /* borrowed from its point */
+};
+
+/* Of a mark "C NAME\n" the name. */
+static bool point_name(const struct record *r, char ret[NAME_BYTES])
+{
+	uint64_t len = r->head.len_bytes;
+
+	if (r->head.type != LOG_MARK || len < 4 || len > NAME_BYTES || memcmp(r->data, "C ", 2))
+		return false;
+	memcpy(ret, r->data + 2, len - 3);
+	ret[len - 3] = '\0';
+	return true;
+}
+
+static struct point *find_point(struct point *points, unsigned int *n, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < *n; i++)
+		if (!strcmp(points[i].name, name))
+			return &points[i];
+	if (*n == POINTS_MAX)
+		die("too many crash points");
+	strcpy(points[*n].name, name);
+	return &points[(*n)++];
+}
+
+static int compare_points(const void *a, const void *b)
+{
+	const struct point *x = a, *y = b;
+
+	return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Behind the nth mark of a point: whatever was given to a device before is given. */
+static uint64_t record_of_mark(const struct log *log, const char *name, uint64_t nth)
+{
+	char here[NAME_BYTES];
+	uint64_t i;
+
+	for (i = 0; i < log->count; i++)
+		if (point_name(&log->records[i], here) && !strcmp(here, name) && nth-- == 0)
+			break;
+	return i + 1;
+}
+
+static bool is_wanted(const char *name, char **names)
+{
+	bool any = !*names;
+
+	for (; *names && !any; names++)
+		any = !strcmp(name, *names);
+	return any;
+}
+
+static void plan_points(const struct log *log, uint64_t count, uint64_t seed, uint64_t max,
+			char **names)
+{
+	static struct point points[POINTS_MAX];
+	char name[NAME_BYTES];
+	struct point_cut *cuts;
+	unsigned int n = 0, p;
+	uint64_t i, k = 0;
+
+	for (i = 0; i < log->count; i++)
+		if (point_name(&log->records[i], name) && is_wanted(name, names))
+			find_point(points, &n, name)->marks++;
+	for (p = 0; p < n; p++)
+		points[p].order = hash_of(seed, p, 10, 0);
+	qsort(points, n, sizeof(*points), compare_points);
+	if (max && n > max)
+		n = (unsigned int)max;
+	cuts = calloc(n * count + 1, sizeof(*cuts));
+	if (!cuts)
+		die("calloc");
+	for (p = 0; p < n; p++)
+		for (i = 0; i < count; i++, k++) {
+			uint64_t nth = hash_of(seed, p, i, 11) % points[p].marks;
+
+			cuts[k].record = record_of_mark(log, points[p].name, nth);
+			cuts[k].seed = hash_of(seed, p, i, 12) % 1000000;
+			cuts[k].name = points[p].name;
+		}
+	qsort(cuts, k, sizeof(*cuts), compare_cuts); /* by record, which comes first */
+	for (i = 0; i < k; i++)
+		printf("%" PRIu64 " %" PRIu64 " %s\n", cuts[i].record, cuts[i].seed, cuts[i].name);
+	free(cuts);
+}
+
 int main(int argc, char **argv)
 {
 	struct log log = { NULL, 0 };
@@ -334,12 +439,17 @@ int main(int argc, char **argv)
 	if (argc == 5 && !strcmp(argv[1], "--plan")) {
 		log_read(&log, argv[2]);
 		plan_cuts(&log, strtoull(argv[3], NULL, 0), strtoull(argv[4], NULL, 0));
+	} else if (argc >= 6 && !strcmp(argv[1], "--points")) {
+		log_read(&log, argv[2]);
+		plan_points(&log, strtoull(argv[3], NULL, 0), strtoull(argv[4], NULL, 0),
+			    strtoull(argv[5], NULL, 0), argv + 6);
 	} else if (argc == 7) {
 		log_read(&log, argv[1]);
 		make_cut(&log, argv, strtoull(argv[5], NULL, 0), strtoull(argv[6], NULL, 0));
 	} else {
 		fprintf(stderr,
-			"Usage: cut LOG START BASE OUT RECORD SEED | cut --plan LOG COUNT SEED\n");
+			"Usage: cut LOG START BASE OUT RECORD SEED | cut --plan LOG COUNT SEED |\n"
+			"       cut --points LOG COUNT SEED MAX [NAME...]\n");
 		return 2;
 	}
 	free(log.records);

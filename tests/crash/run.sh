@@ -6,12 +6,16 @@
 #
 #	run.sh [--workload W,...] [--cycles N] [--limit S] [--seconds S] [--seed S] [--procs N]
 #		[--options OPT,...] [--control] [--sabotage early|nosync|build] [--keep]
+#	run.sh --points N [--only MAX] [--limit S] [--seconds S] [--seed S] [--workload W,...] ...
 #	run.sh --recording DIR [--cycles N | --at RECORD:SEED]
 #
 # W: append, overwrite, rename, sqlite, truncate, cold, mixed; default: all, one after the other.
 # Each is recorded once for --seconds [10], then cut N times [50], or fewer when all together would
 # take longer than --limit seconds. Ends with `N passed, N failed, N skipped`. A failing recording
 # is kept below build/crash/failed/, and the command that repeats the cut is printed.
+# --points: N cuts at passings of each crash point (tier/crash_point.h) instead of random moments, or
+# of MAX points that the seed chooses; also of those that are passed in a recovery. The program is
+# HYBRIDFS_POINTS [build/points/hybridfs, make CRASHPOINTS=1]. Default: mixed, truncate, rename.
 # --control: the workloads run on SRC's plain ext4, without hybridfs.
 # With --sabotage the run must find failures: it ends with 0 as soon as there is one. early: marks
 # come before their sync; nosync: the daemon's syncs do nothing; build: $HYBRIDFS is sabotaged.
@@ -32,9 +36,14 @@ scratch_size=16G
 # Blocks of 4 KiB, as the disk's: what a cut tears otherwise is torn on any filesystem.
 mkfs_options=(-q -F -m 0 -b 4096 -E 'lazy_itable_init=0,lazy_journal_init=0')
 
-workloads='append,overwrite,rename,sqlite,truncate,cold,mixed'
+all_workloads='append,overwrite,rename,sqlite,truncate,cold,mixed'
+workloads=$all_workloads
+option_sets=("${harness_option_sets[@]}")
+point_cuts=0
+declare -A cut_at	# how many cuts at each crash point
 cycles=50 seconds=10 seed=$((RANDOM * 32768 + RANDOM)) procs=6 options='' sabotage='' recording='' at=''
 limit='' until=''	# until: in $SECONDS, when the cuts of this workload end
+points='' only=0	# points: cuts at each crash point
 control=0 keep=0 passed=0 failed=0 skipped=0 again=0 zeros=0
 # Of so many cuts one is followed by cuts of its recovery, as many as:
 again_every=6 again_cuts=2
@@ -42,7 +51,7 @@ round=12
 helpers=()
 
 usage() {
-	sed -n '6,8s/^#\t//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '6,9s/^#\t//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 
@@ -52,7 +61,7 @@ parse() {
 		--keep) keep=1; shift; continue ;;
 		--control) control=1; shift; continue ;;
 		--workload | --cycles | --limit | --seconds | --seed | --procs | --options | --sabotage | \
-			--recording | --at) [ $# -ge 2 ] || usage ;;
+			--recording | --at | --points | --only) [ $# -ge 2 ] || usage ;;
 		*) usage ;;
 		esac
 		case $1 in
@@ -63,6 +72,20 @@ parse() {
 	done
 	[[ $sabotage =~ ^(early|nosync|build)?$ ]] || usage
 	[ -z "$at" ] || [ -n "$recording" ] || usage
+	[ -z "$points" ] || set_up_points
+}
+
+# A small SSD has a small journal, which is full now and then, and evicts.
+set_up_points() {
+	HYBRIDFS=${HYBRIDFS_POINTS:-$HFS_ROOT/build/points/hybridfs}
+	mapfile -t all_points < <(HFS_CRASH_POINT=list "$HYBRIDFS" | cut -d ' ' -f 1)
+	mapfile -t mount_points < <(HFS_CRASH_POINT=list "$HYBRIDFS" | sed -n 's/ mount$//p')
+	[ "${#all_points[@]}" -gt 1 ] ||
+		{ echo "$HYBRIDFS has no crash points: make CRASHPOINTS=1" >&2; exit 1; }
+	ssd_size=48M again_every=12
+	[ "$workloads" != "$all_workloads" ] || workloads=mixed,truncate,rename
+	option_sets=('dirty_expire=1,size=6M,promote_hits=1' 'dirty_expire=1,promote_hits=1'
+		'dirty_expire=2,seq_cutoff=64K,size=6M' 'mode=writearound,promote_hits=1,size=8M')
 }
 
 # ---- set-up and the way out ---------------------------------------------------------------------
@@ -102,11 +125,14 @@ start_recording() {
 	recorder=$!
 	helpers+=("$recorder")
 	hfs_wait_until test -e "$TOP/dev/ctl" &&
-		harness_mount_images "$TOP/dev" --direct-io=on
+		harness_mount_images "$TOP/dev" --direct-io=on || return
+	# The daemon marks its crash points, if it has any.
+	[ -z "$points" ] || export HFS_CRASH_MARK=$TOP/dev/ctl
 }
 
 # stop_recording DIR
 stop_recording() {
+	unset HFS_CRASH_MARK
 	harness_umount_images "$TOP/dev" && umount "$TOP/dev" && hfs_wait_until hfs_gone "$recorder" || return
 	hfs_reap "$recorder" || [ $? -eq 127 ] || return
 	helpers=()
@@ -300,7 +326,7 @@ keep_cut() {
 	mkdir -p "$dir"
 	make_cut "$1" "$2" "$work/out"
 	cp --sparse=always "$work"/out/*.img "$work"/{marks,verdict,log} "$dir"
-	echo "FAILED: cut at $1, seed $2, of $rec_name ($cut_options):"
+	echo "FAILED: cut at $1${name:+ ($name)}, seed $2, of $rec_name ($cut_options):"
 	head -n 20 "$work/verdict" | sed 's/^/    /'
 	echo "  images: $dir"
 	echo "  again:  tests/crash/run.sh --recording ${dir%/*} --at $1:$2"
@@ -324,12 +350,12 @@ judge() {
 
 # cut_again RECORD SEED: the power fails once more, while the system recovers from that cut.
 cut_again() {
-	local outer=$rec outer_name=$rec_name outer_work=$work rc=0
+	local outer=$rec outer_name=$rec_name outer_work=$work rc=0 before=$((passed + failed))
 
 	if record_recovery "$1" "$2"; then
 		rec=$TOP/x/again rec_name=$rec_name-again-$1-$2
 		cuts "$again_cuts" "$2" || rc=1
-		again=$((again + again_cuts))
+		again=$((again + passed + failed - before))
 		rec=$outer rec_name=$outer_name work=$outer_work
 	else
 		judge "$1" "$2" 1 || rc=1
@@ -341,9 +367,30 @@ in_time() {
 	[ -z "$until" ] || [ "$SECONDS" -lt "$until" ]
 }
 
+# plan_cuts COUNT SEED: lines "RECORD SEED", with the name of a crash point where there is one.
+plan_cuts() {
+	if [ -n "$at" ]; then
+		echo "${at/:/ }"
+	elif [ -n "$points" ] && [ -e "$rec/sums" ]; then	# a recovery
+		"$bin/cut" --points "$rec/log" "$points" "$2" "$only" "${mount_points[@]}"
+	elif [ -n "$points" ]; then
+		"$bin/cut" --points "$rec/log" "$points" "$2" "$only"
+	else
+		"$bin/cut" --plan "$rec/log" "$1" "$2"
+	fi
+}
+
+# is_cut_again SEED: by the seed; of cuts at crash points the first, and then each 12th.
+is_cut_again() {
+	local n=$1
+
+	[ -z "$points" ] || n=$((point_cuts++))
+	[ $((n % again_every)) = 0 ]
+}
+
 # cuts CYCLES SEED [again]: play so many cuts of the recording in $rec.
 cuts() {
-	local record cut_seed plan n="$1" played rc
+	local record cut_seed name plan n="$1" played rc
 
 	# Under a limit in rounds, each from the beginning to the end of the recording.
 	[ -z "$until" ] || [ "$n" -lt "$round" ] || n=$round
@@ -352,15 +399,14 @@ cuts() {
 	mkdir -p "$work/base" "$work/out"
 	{ read -r rec_workload; read -r cut_options; read -r rec_seed; } <"$rec/parameters"
 	for ((played = 0; played < $1; played += n)); do
-		if [ -n "$at" ]; then plan=${at/:/ }; else
-			plan=$("$bin/cut" --plan "$rec/log" "$n" "$(($2 + played))") || return
-		fi
-		while read -r record cut_seed <&9; do
+		plan=$(plan_cuts "$n" "$(($2 + played))") || return
+		while read -r record cut_seed name <&9; do
 			in_time || break 2
 			rc=0
 			cycle "$record" "$cut_seed" || rc=1
+			[ -z "$name" ] || cut_at[$name]=$((${cut_at[$name]-0} + 1))
 			judge "$record" "$cut_seed" "$rc" || return
-			if [ "${3-}" = again ] && [ $((cut_seed % again_every)) = 0 ]; then
+			if [ "${3-}" = again ] && is_cut_again "$cut_seed"; then
 				cut_again "$record" "$cut_seed" || return
 			fi
 		done 9<<<"$plan"
@@ -370,7 +416,7 @@ cuts() {
 
 # run_workload WORKLOAD NUMBER
 run_workload() {
-	local opts=${options:-${harness_option_sets[$2 % ${#harness_option_sets[@]}]}} recut=again rc=0
+	local opts=${options:-${option_sets[$2 % ${#option_sets[@]}]}} recut=again rc=0
 
 	# A cold file has to be larger than what the SSD takes.
 	[ "$1" != cold ] || [[ $opts =~ size= ]] || opts+=,size=8M
@@ -384,7 +430,7 @@ run_workload() {
 		return 1
 	fi
 	echo "    $(grep -aoE 'A [a-z]+ [0-9]+ [0-9]+$' "$rec/log" | wc -l) marks, $(stat -c %s "$rec/log") bytes of log"
-	cuts "$cycles" "$seed" "$recut" || rc=1
+	cuts "$([ -n "$points" ] && echo 1 || echo "$cycles")" "$seed" "$recut" || rc=1
 	if [ "$keep" = 1 ]; then echo "    kept: $(save)"; fi
 	rm -rf "${rec:?}" "$TOP"/x/work.*
 	return "$rc"
@@ -406,6 +452,17 @@ run_all() {
 	done
 }
 
+# point_report: which crash points were cut at.
+point_report() {
+	local name missed=()
+
+	for name in "${all_points[@]}"; do
+		[ -n "${cut_at[$name]-}" ] || missed+=("$name")
+	done
+	echo "${#cut_at[@]} of ${#all_points[@]} crash points cut at; seed $seed"
+	[ "$only$limit" != 0 ] || [ "${#missed[@]}" = 0 ] || echo "not passed: ${missed[*]}"
+}
+
 main() {
 	parse "$@"
 	set_up
@@ -417,6 +474,7 @@ main() {
 		run_all
 	fi
 	[ "$again" = 0 ] || echo "$again of the cuts were second ones, during recovery"
+	[ -z "$points" ] || point_report
 	[ "$zeros" = 0 ] || echo "after $zeros cuts plain ext4 had zeros where a file grew"
 	echo "$passed passed, $failed failed, $skipped skipped"
 	if [ -n "$sabotage" ]; then

@@ -52,7 +52,7 @@
  * to redo: an object to open and rows to look up for each of them, in a cold catalog.
  */
 #define JOURNAL_FILES_SOFT 1024u
-#define JOURNAL_FILES_MAX 4096u
+#define JOURNAL_FILES_MAX 2048u
 /* From so many unsynced objects on, one syncfs of the SSD is cheaper than an fdatasync each. */
 #define COMMIT_SYNCFS_FROM 32u
 

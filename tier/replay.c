@@ -85,6 +85,7 @@ struct replay {
 	struct volume *v;
 	struct horizons horizons;
 	struct src_key key; /* of the last file row: its object is described by it, */
+	bool known;	    /* its object has been synced before, description and all */
 	char *path;	    /* ... and by this; owned, may be NULL */
 	int fd;		    /* owned; the object of `fd_id` */
 	uint64_t fd_id;
@@ -100,7 +101,7 @@ static int open_object(struct replay *p, uint64_t id)
 	p->fd = object_open(p->v, id);
 	if (p->fd == -ENOENT)
 		p->fd = object_create(p->v, id, &p->key, p->path);
-	else if (p->fd >= 0) /* it was never synced: it may be there, and its xattr not */
+	else if (p->fd >= 0 && !p->known) /* it may be there, and its xattr not */
 		object_describe(p->v, p->fd, &p->key, p->path);
 	p->fd_id = id;
 	if (p->fd >= 0)
@@ -123,8 +124,23 @@ static int apply_data(struct replay *p, const struct journal_entry *e)
 	return r;
 }
 
+/* Blocks that the catalog called present before this replay: readers do not see the transaction
+ * that is open. (A row alone says nothing: a file may be pinned that has no object.) */
+static bool had_blocks(struct volume *v, uint64_t id)
+{
+	struct cat_group g;
+
+	if (catalog_next_group(v->cat, id, 0, &g) < 0)
+		return false;
+	for (unsigned i = 0; i < CAT_BITMAP_BYTES; i++)
+		if (g.present[i])
+			return true;
+	return false;
+}
+
 static int apply_file(struct replay *p, const struct journal_entry *e)
 {
+	p->known = had_blocks(p->v, e->file_id);
 	p->key = (struct src_key){ .len = e->file.key_len };
 	memcpy(p->key.data, e->file.key, e->file.key_len);
 	free(p->path);
@@ -203,6 +219,21 @@ static int create_journal(struct volume *v, unsigned slot)
 	return r;
 }
 
+/*
+ * Rows of thousands of files all over a cold catalog, a page or two at a time: reading all of it at
+ * once is quicker. Only a hint.
+ */
+#define PREFETCH_FROM_FRAMES 256u
+#define PREFETCH_BYTES_MAX (512ll << 20)
+
+static void prefetch_catalog(struct volume *v, uint64_t frames)
+{
+	_cleanup_close_ int fd = openat(v->dir_fd, "catalog.db", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd >= 0 && frames >= PREFETCH_FROM_FRAMES)
+		(void)posix_fadvise(fd, 0, PREFETCH_BYTES_MAX, POSIX_FADV_WILLNEED);
+}
+
 /* Replay `old` (NULL: there is none) into objects and catalog, and start a new journal. */
 static int renew(struct volume *v, const struct journal_pos *pos)
 {
@@ -215,6 +246,7 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	if (r == 0 && v->old_journal && v->unclean)
 		r = journal_verify_end(v->old_journal);
 	crash_point(CP_REPLAY_LEARNED);
+	prefetch_catalog(v, p.frames);
 	if (r == 0)
 		r = create_journal(v, !pos->slot);
 	crash_point(CP_REPLAY_CREATED);

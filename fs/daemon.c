@@ -20,6 +20,7 @@
 #include "fs/fs.h"
 #include "fs/guard.h"
 #include "fs/log.h"
+#include "fs/loop.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/session.h"
@@ -415,14 +416,12 @@ static int loop(struct daemon *d)
 {
 	if (d->opt->single_thread)
 		return fuse_session_loop(d->fs.session);
-	struct fuse_loop_config *config = fuse_loop_cfg_create();
-
-	if (!config)
+	d->fs.loop = loop_new(d->fs.session, d->opt->max_threads);
+	if (!d->fs.loop)
 		return -ENOMEM;
-	fuse_loop_cfg_set_max_threads(config, d->opt->max_threads);
-	int r = fuse_session_loop_mt(d->fs.session, config);
+	int r = loop_run(d->fs.loop);
 
-	fuse_loop_cfg_destroy(config);
+	loop_free(TAKE_PTR(d->fs.loop));
 	return r;
 }
 

@@ -20,6 +20,7 @@
 #include "tier/volume.h"
 
 struct fuse_session;
+struct loop;
 struct notifier;
 
 struct fs {
@@ -31,6 +32,7 @@ struct fs {
 	struct fd_cache fds;
 	struct handle_list handles;
 	struct notifier *notifier; /* owned; NULL before the mount */
+	struct loop *loop;	   /* owned; NULL with -s, and while nothing is served */
 	bool privileged;	   /* we may act as the caller, and around permissions */
 	int fd_limit;		   /* open files may use descriptors below it: the rest is for us */
 	size_t src_link_len;	   /* of SRC's path in /proc/self/fd, 0 for "/" */

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "db/base.h"
+#include "fs/loop.h"
 #include "fs/ops.h"
 
 struct kernel_dirent {
@@ -266,5 +267,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	int fd = open_dir_of(fi->fh)->fd;
 
 	(void)ino;
+	loop_hand_over(fs_of(req)->loop);
 	reply_result(req, (datasync ? fdatasync(fd) : fsync(fd)) < 0 ? neg_errno() : 0);
 }

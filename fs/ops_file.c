@@ -6,6 +6,7 @@
 #include "db/base.h"
 #include "fs/creds.h"
 #include "fs/log.h"
+#include "fs/loop.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
 
@@ -422,6 +423,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	struct open_file *h = open_file_of(fi->fh);
 
 	(void)ino;
+	loop_hand_over(fs_of(req)->loop);
 	reply_result(req, sync_file(h->head.inode, h->file, datasync));
 }
 

@@ -13,9 +13,9 @@
 #include "db/base.h"
 
 /* How long a request may wait because whoever reads is held up. */
-#define TICK_NS 500000l
+#define TICK_NS 2000000l
 /* Ticks without a request after which the watcher sleeps. */
-#define IDLE_TICKS 40u
+#define IDLE_TICKS 10u
 /* One may follow another by chance (RELEASE comes together with the caller's next request). */
 #define BACKLOG 3u
 

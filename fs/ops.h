@@ -45,14 +45,18 @@ int lookup_name(struct fs *fs, struct inode *parent, const char *name,
 /* The same for a file that is open as `fd`. `parent` may be NULL: the name is not known. */
 int lookup_fd(struct fs *fs, int fd, struct inode *parent, const char *name,
 	      struct fuse_entry_param *ret);
+/* The same when the directory is open as `dir_fd`. */
+int lookup_at(struct fs *fs, struct inode *parent, int dir_fd, const char *name,
+	      struct fuse_entry_param *ret);
 /* An O_PATH descriptor of a name in a directory; never leaves SRC's filesystem. */
 int open_name(struct fs *fs, int dir_fd, const char *name);
 
 /* ---- ops_attr.c ---------------------------------------------------------------------------- */
 /* SRC's stat of an open (O_PATH) file with what is newer on the SSD. */
 int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret);
-/* The same when `st` was read just now: only what is newer on the SSD is added. */
-int attr_overlay(struct fs *fs, struct inode *i, int fd, struct stat *st);
+/* Is SRC's stat, read just now, all there is to say? False: the tier knows the file, use
+ * attr_of_fd(). */
+bool attr_is_srcs(struct fs *fs, struct inode *i, const struct stat *st);
 /* What the mount shows instead (uid=, gid=, umask=). */
 void attr_show(const struct fs *fs, struct stat *st);
 /* A word for the content that page caches hold: changes when size or mtime do; never 0. */

@@ -25,33 +25,47 @@ static void note_privs(struct inode *i, const struct stat *st)
 		inode_clear(i, INODE_NO_PRIVS);
 }
 
-int attr_overlay(struct fs *fs, struct inode *i, int fd, struct stat *st)
+/* Size and times of a file the tier knows: SRC's are only good if read between the two calls. */
+static int stat_tracked(struct fs *fs, struct inode *i, struct tfile *f, int fd, struct stat *ret)
+{
+	uint64_t token = tfile_stat_begin(f);
+	int r = stat_fd(fd, ret);
+
+	if (r == 0 && tfile_stat_end(f, token, ret))
+		notify_pages(fs, i);
+	return r;
+}
+
+static struct tfile *tracked(struct fs *fs, const struct inode *i)
 {
 	struct src_key key;
-	int r = 0;
 
-	note_privs(i, st);
 	if (!inode_is_reg(i))
-		return 0;
+		return NULL;
 	inode_key(i, &key);
-	struct tfile *f = tfile_peek(fs->volume, &key);
+	return tfile_peek(fs->volume, &key);
+}
 
-	if (!f)
-		return 0;
-	uint64_t token = tfile_stat_begin(f);
+bool attr_is_srcs(struct fs *fs, struct inode *i, const struct stat *st)
+{
+	struct tfile *f = tracked(fs, i);
 
-	r = stat_fd(fd, st);
-	if (r == 0 && tfile_stat_end(f, token, st))
-		notify_pages(fs, i);
-	tfile_put(f);
-	return r;
+	if (f)
+		tfile_put(f);
+	else
+		note_privs(i, st);
+	return !f;
 }
 
 int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret)
 {
-	int r = stat_fd(fd, ret);
+	struct tfile *f = tracked(fs, i);
+	int r = f ? stat_tracked(fs, i, f, fd, ret) : stat_fd(fd, ret);
 
-	return r < 0 ? r : attr_overlay(fs, i, fd, ret);
+	if (r == 0)
+		note_privs(i, ret);
+	tfile_put(f);
+	return r;
 }
 
 void attr_show(const struct fs *fs, struct stat *st)

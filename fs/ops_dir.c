@@ -105,13 +105,8 @@ static size_t put_plus(fuse_req_t req, struct open_dir *h, const struct kernel_d
 	/* Is there room at all? Otherwise the lookup would be in vain. */
 	if (fuse_add_direntry_plus(req, NULL, 0, d->d_name, NULL, 0) > room)
 		return room + 1;
-	if (!is_dots(d->d_name)) {
-		int fd = open_name(fs, h->fd, d->d_name);
-
-		looked_up = fd >= 0 && lookup_fd(fs, fd, h->head.inode, d->d_name, &e) == 0;
-		if (fd >= 0)
-			close(fd);
-	}
+	if (!is_dots(d->d_name))
+		looked_up = lookup_at(fs, h->head.inode, h->fd, d->d_name, &e) == 0;
 	if (!looked_up) {
 		e = (struct fuse_entry_param){ 0 };
 		describe(fs, h, d, &e.attr);

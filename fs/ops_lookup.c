@@ -41,30 +41,58 @@ static void fill_entry(struct fs *fs, struct inode *i, const struct stat *st,
 	attr_show(fs, &ret->attr);
 }
 
-int lookup_fd(struct fs *fs, int fd, struct inode *parent, const char *name,
-	      struct fuse_entry_param *ret)
-{
+/* What is looked up: a key and a stat of SRC, and the descriptor they are from, or -1. */
+struct found {
 	struct src_key key;
 	struct stat st;
-	int r = src_key_of_fd(&fs->src, fd, &key);
+	int fd; /* borrowed */
+};
 
-	if (r < 0)
-		return r;
-	if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
-		return neg_errno();
-	struct inode *i = inode_lookup(&fs->inodes, &key, st.st_mode);
+static int attr_of_inode(struct fs *fs, struct inode *i, struct stat *ret)
+{
+	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
+	int r = fd_get(fs, i, &ref);
+
+	return r < 0 ? r : attr_of_fd(fs, i, ref.fd, ret);
+}
+
+static int attr_of_found(struct fs *fs, struct inode *i, struct found *f)
+{
+	if (attr_is_srcs(fs, i, &f->st))
+		return 0;
+	return f->fd < 0 ? attr_of_inode(fs, i, &f->st) : attr_of_fd(fs, i, f->fd, &f->st);
+}
+
+static int enter(struct fs *fs, struct found *f, struct inode *parent, const char *name,
+		 struct fuse_entry_param *ret)
+{
+	struct inode *i = inode_lookup(&fs->inodes, &f->key, f->st.st_mode);
 
 	if (!i)
 		return -ENOMEM;
 	if (parent && name)
 		inode_add_name(&fs->inodes, i, parent, name);
-	r = attr_overlay(fs, i, fd, &st);
+	int r = attr_of_found(fs, i, f);
+
 	if (r == 0)
-		fill_entry(fs, i, &st, ret);
+		fill_entry(fs, i, &f->st, ret);
 	else
 		inode_forget(&fs->inodes, i->nodeid, 1);
 	inode_put(&fs->inodes, i);
 	return r;
+}
+
+int lookup_fd(struct fs *fs, int fd, struct inode *parent, const char *name,
+	      struct fuse_entry_param *ret)
+{
+	struct found f = { .fd = fd };
+	int r = src_key_of_fd(&fs->src, fd, &f.key);
+
+	if (r < 0)
+		return r;
+	if (fstatat(fd, "", &f.st, AT_EMPTY_PATH) < 0)
+		return neg_errno();
+	return enter(fs, &f, parent, name, ret);
 }
 
 /* As lookup_fd(), and leaves the descriptor to the cache: what was looked up is used next. */
@@ -82,16 +110,28 @@ static int lookup_and_keep(struct fs *fs, int fd, struct inode *parent, const ch
 	return r;
 }
 
+/* Most names are looked up for their attributes only: two calls, no descriptor, where possible. */
+int lookup_at(struct fs *fs, struct inode *parent, int dir_fd, const char *name,
+	      struct fuse_entry_param *ret)
+{
+	struct found f = { .fd = -1 };
+	int r = fs->privileged ? src_key_of_name(&fs->src, dir_fd, name, &f.key, &f.st) : -EAGAIN;
+
+	if (r == 0)
+		return enter(fs, &f, parent, name, ret);
+	if (r != -EAGAIN)
+		return r;
+	int fd = open_name(fs, dir_fd, name);
+
+	return fd < 0 ? fd : lookup_and_keep(fs, fd, parent, name, ret);
+}
+
 int lookup_name(struct fs *fs, struct inode *parent, const char *name, struct fuse_entry_param *ret)
 {
 	_cleanup_fd_ struct fd_ref dir = FD_REF_INIT;
 	int r = fd_get(fs, parent, &dir);
 
-	if (r < 0)
-		return r;
-	int fd = open_name(fs, dir.fd, name);
-
-	return fd < 0 ? fd : lookup_and_keep(fs, fd, parent, name, ret);
+	return r < 0 ? r : lookup_at(fs, parent, dir.fd, name, ret);
 }
 
 /* ---- "." and "..": asked for by NFS servers only, for nodes that may be forgotten ---------- */

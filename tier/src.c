@@ -15,6 +15,7 @@
 
 #define KEY_HANDLE 1
 #define KEY_INODE 2
+#define INO32_GEN 1 /* FILEID_INO32_GEN of the kernel */
 #define HANDLE_MAX (SRC_KEY_MAX - 5)
 
 _Static_assert(HANDLE_MAX >= MAX_HANDLE_SZ, "every kernel handle fits into a key");
@@ -66,14 +67,24 @@ static void read_uuid(int fd, uint8_t ret_uuid[16])
 	}
 }
 
-static int get_handle(int fd, struct handle *h)
+static int get_handle_at(int dir_fd, const char *name, int flags, struct handle *h)
 {
 	int mount_id;
 
 	h->fh.handle_bytes = MAX_HANDLE_SZ;
-	if (name_to_handle_at(fd, "", &h->fh, &mount_id, AT_EMPTY_PATH) < 0)
+	if (name_to_handle_at(dir_fd, name, &h->fh, &mount_id, flags) < 0)
 		return neg_errno();
 	return 0;
+}
+
+static int get_handle(int fd, struct handle *h)
+{
+	return get_handle_at(fd, "", AT_EMPTY_PATH, h);
+}
+
+static bool is_ino_gen(const struct handle *h)
+{
+	return h->fh.handle_type == INO32_GEN && h->fh.handle_bytes == 8;
 }
 
 static void probe_handles(struct src *s)
@@ -86,6 +97,7 @@ static void probe_handles(struct src *s)
 	_cleanup_close_ int fd = open_by_handle_at(s->root_fd, &h.fh, O_PATH | O_CLOEXEC);
 
 	s->by_handle = fd >= 0;
+	s->ino_gen = s->by_handle && is_ino_gen(&h);
 }
 
 int src_init(struct src *s, const char *path)
@@ -150,6 +162,14 @@ static int inode_key(int fd, struct src_key *ret_key)
 	return 0;
 }
 
+static void handle_key(const struct handle *h, struct src_key *ret_key)
+{
+	*ret_key = (struct src_key){ .len = 5 + h->fh.handle_bytes };
+	ret_key->data[0] = KEY_HANDLE;
+	put_le(ret_key->data + 1, (uint32_t)h->fh.handle_type, 4);
+	memcpy(ret_key->data + 5, h->fh.f_handle, h->fh.handle_bytes);
+}
+
 int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key)
 {
 	struct handle h;
@@ -160,10 +180,41 @@ int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key)
 
 	if (r < 0)
 		return r;
-	*ret_key = (struct src_key){ .len = 5 + h.fh.handle_bytes };
-	ret_key->data[0] = KEY_HANDLE;
-	put_le(ret_key->data + 1, (uint32_t)h.fh.handle_type, 4);
-	memcpy(ret_key->data + 5, h.fh.f_handle, h.fh.handle_bytes);
+	handle_key(&h, ret_key);
+	return 0;
+}
+
+static bool handle_is_of(const struct handle *h, const struct stat *st)
+{
+	uint32_t ino;
+
+	memcpy(&ino, h->fh.f_handle, sizeof(ino));
+	return is_ino_gen(h) && ino == st->st_ino;
+}
+
+/*
+ * Between the two calls the name may come to mean another file; only if that one got the inode
+ * number of the first is it not seen. Then the first is deleted, its handle says ESTALE, and
+ * whoever asked looks again, as if the name had changed hands just after the lookup.
+ */
+int src_key_of_name(const struct src *s, int dir_fd, const char *name, struct src_key *ret_key,
+		    struct stat *ret_stat)
+{
+	struct handle h;
+	struct stat st;
+
+	if (!s->ino_gen)
+		return -EAGAIN;
+	int r = get_handle_at(dir_fd, name, 0, &h);
+
+	if (r < 0)
+		return r;
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return neg_errno();
+	if (st.st_dev != s->dev || !handle_is_of(&h, &st))
+		return -EAGAIN;
+	handle_key(&h, ret_key);
+	*ret_stat = st;
 	return 0;
 }
 

@@ -32,6 +32,7 @@ struct src {
 	dev_t dev;	 /* st_dev of SRC */
 	bool by_handle;	 /* keys open files without a path */
 	bool has_handles; /* keys are handles (maybe not openable by us) */
+	bool ino_gen;	 /* they are inode number and generation, 32 bits each (ext4 and its kin) */
 	bool read_only;	 /* SRC is mounted read-only */
 	bool no_seek_data; /* SEEK_DATA/HOLE is not exact there */
 	uint8_t uuid[16]; /* of the filesystem that holds SRC; from the best source available */
@@ -47,6 +48,13 @@ void src_release(struct src *s);
 
 /* Key of an open file (O_PATH is enough). -errno. */
 int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key);
+/*
+ * Key and stat of a name in a directory without opening it; not a symbolic link's target. -EAGAIN:
+ * it has to be opened, because the two could not be proven to be of one file (keys here say
+ * nothing, or the name changed hands meanwhile).
+ */
+int src_key_of_name(const struct src *s, int dir_fd, const char *name, struct src_key *ret_key,
+		    struct stat *ret_stat);
 uint64_t src_key_hash(const struct src_key *key);
 bool src_key_equal(const struct src_key *a, const struct src_key *b);
 

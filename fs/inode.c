@@ -456,6 +456,15 @@ void inode_open_end(struct inode_table *t, struct inode *i)
 	pthread_mutex_unlock(&t->lock);
 }
 
+bool inode_is_open(struct inode_table *t, const struct inode *i)
+{
+	pthread_mutex_lock(&t->lock);
+	bool open = i->opens > 0;
+
+	pthread_mutex_unlock(&t->lock);
+	return open;
+}
+
 /* ---- names --------------------------------------------------------------------------------- */
 /* Take the name out of the list, or NULL: it is not in it. */
 static struct inode_name *take_name_locked(struct inode *i, const struct inode *parent,

@@ -147,6 +147,7 @@ static inline bool inode_clear(struct inode *i, enum inode_flag flag)
 /* Count an open file (which has a reference as well). Returns how many there were before. */
 unsigned inode_open_begin(struct inode_table *t, struct inode *i);
 void inode_open_end(struct inode_table *t, struct inode *i);
+bool inode_is_open(struct inode_table *t, const struct inode *i);
 
 /* ---- names (nothing happens where handles open files) -------------------------------------- */
 void inode_add_name(struct inode_table *t, struct inode *i, struct inode *parent, const char *name);

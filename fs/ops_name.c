@@ -120,6 +120,16 @@ static void flush_before_unlink(struct fs *fs, struct subject *s)
 			break;
 }
 
+/*
+ * Once the last name of a file that nobody has open is gone nothing of it counts any more, whatever
+ * the removal did to its ctime. Should somebody open it meanwhile, the tier takes the change for a
+ * foreign one and drops clean copies of a file that is about to vanish.
+ */
+static bool is_its_end(struct fs *fs, const struct subject *s)
+{
+	return s->st.st_nlink == 1 && (!s->inode || !inode_is_open(&fs->inodes, s->inode));
+}
+
 static int remove_subject(struct fs *fs, struct inode *dir, int dir_fd, const char *name, int flags,
 			  struct subject *s)
 {
@@ -131,7 +141,8 @@ static int remove_subject(struct fs *fs, struct inode *dir, int dir_fd, const ch
 	if (r < 0)
 		return r;
 	flush_before_unlink(fs, s);
-	r = subject_begin(s);
+	if (!is_its_end(fs, s))
+		r = subject_begin(s);
 	if (r < 0)
 		return r;
 	if (unlinkat(dir_fd, name, flags) < 0)

@@ -207,13 +207,12 @@ static int write_partial_block(struct tfile *f, const char *data, uint64_t from,
 {
 	char block[BLOCK_BYTES];
 	uint64_t base = round_down_u64(from, BLOCK_BYTES);
-	int r = read_full(f->src_fd, block, sizeof(block), base);
+	/* SRC may be longer than the file for a moment (a cut that waits for write-back). */
+	uint64_t size = tfile_size(f);
+	int r = size > base ? read_full(f->src_fd, block, sizeof(block), base) : 0;
 
 	if (r < 0)
 		return r;
-	/* SRC may be longer than the file for a moment (a cut that waits for write-back). */
-	uint64_t size = tfile_size(f);
-
 	if (size < base + BLOCK_BYTES) {
 		uint64_t keep = size > base ? size - base : 0;
 

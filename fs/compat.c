@@ -8,9 +8,10 @@
 #include "fs/compat.h"
 
 #include <fcntl.h>
-#include <fuse_lowlevel.h>
 #include <linux/fuse.h>
+#include <linux/ioctl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "db/base.h"
@@ -111,7 +112,7 @@ int compat_init(struct fuse_session *session, bool want_passthrough, struct comp
 	*ret = (struct compat){ 0 };
 #if HAVE_FUSE_SET_FEATURE_FLAG
 	(void)session;
-	(void)want_passthrough;
+	ret->passthrough = want_passthrough; /* the first backing file tells */
 	return 0; /* op_init() asks for everything */
 #else
 	/* dup() and not F_DUPFD_CLOEXEC: ThreadSanitizer knows it, and so still sees that a reply
@@ -128,4 +129,48 @@ int compat_init(struct fuse_session *session, bool want_passthrough, struct comp
 	fcntl(real, F_SETFD, FD_CLOEXEC);
 	return answer(session, real, request, reply, want_passthrough, ret);
 #endif
+}
+
+/* ---- passthrough ---------------------------------------------------------------------------- */
+/* Of the kernel's interface since protocol 7.40; headers may be older. */
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+
+struct open_answer {
+	uint64_t fh;
+	uint32_t open_flags;
+	int32_t backing_id;
+};
+
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+#define OPEN_PASSTHROUGH (1u << 7)
+
+int compat_backing_open(struct fuse_session *session, int fd)
+{
+	struct backing_map map = { .fd = fd };
+	int id = ioctl(fuse_session_fd(session), BACKING_OPEN, &map);
+
+	return id > 0 ? id : id < 0 ? neg_errno() : -EOPNOTSUPP;
+}
+
+void compat_backing_close(struct fuse_session *session, int id)
+{
+	uint32_t n = (uint32_t)id;
+
+	if (ioctl(fuse_session_fd(session), BACKING_CLOSE, &n) < 0)
+		log_line(LOG_DEBUG, "backing id %d: %s", id, strerror(errno));
+}
+
+int compat_reply_open(fuse_req_t req, const struct fuse_file_info *fi, int backing_id, bool asked)
+{
+	struct open_answer a = { .fh = fi->fh,
+				 /* With KEEP_CACHE the kernel refuses. */
+				 .open_flags = OPEN_PASSTHROUGH | (asked ? FOPEN_DIRECT_IO : 0),
+				 .backing_id = backing_id };
+
+	return fuse_reply_buf(req, (const char *)&a, sizeof(a));
 }

@@ -23,6 +23,7 @@
 #include "fs/loop.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
+#include "fs/passthrough.h"
 #include "fs/session.h"
 
 #define FLUSH_STEP_BYTES (8ull << 20)
@@ -322,12 +323,15 @@ static void watch_connection(struct daemon *d)
 static int start_threads(struct daemon *d)
 {
 	struct compat compat;
-	int r = compat_init(d->fs.session, false, &compat);
+	bool pass = d->opt->passthrough && d->opt->volume.mode == MODE_WRITEBACK;
+	int r = compat_init(d->fs.session, pass, &compat);
 
 	if (r < 0)
 		return fail(d->opt->mnt, -r, MOUNT_FAILED);
 	log_line(LOG_DEBUG, "kernel: parallel_dirops %d, killpriv_v2 %d, passthrough %d",
 		 compat.parallel_dirops, compat.killpriv_v2, compat.passthrough);
+	if (pass && compat.passthrough)
+		d->fs.pass = passthrough_new();
 	r = background_start(&d->background, d->fs.volume);
 	if (r == 0)
 		r = -pthread_create(&d->signal_thread, NULL, signal_main, d);
@@ -364,6 +368,7 @@ static int flush(struct daemon *d)
 	uint64_t done, left = 0;
 	int r = 0;
 
+	volume_flush_begin(d->fs.volume);
 	if (d->opt->flush_on_unmount)
 		while (d->stops < 2 &&
 		       (r = volume_flush_step(d->fs.volume, FLUSH_STEP_BYTES, &done, &left)) > 0)
@@ -389,6 +394,7 @@ static int take_down(struct daemon *d)
 	guard_stop(&d->guard); /* there is nothing left that could hang */
 	if (fs->volume) {
 		handle_list_release(fs);
+		passthrough_free(TAKE_PTR(fs->pass));
 		inode_table_bury(&fs->inodes);
 		r = flush(d);
 		int closed = volume_close(TAKE_PTR(fs->volume));

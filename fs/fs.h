@@ -22,6 +22,7 @@
 struct fuse_session;
 struct loop;
 struct notifier;
+struct passthrough;
 
 struct fs {
 	const struct mount_options *opt; /* borrowed */
@@ -33,6 +34,7 @@ struct fs {
 	struct handle_list handles;
 	struct notifier *notifier; /* owned; NULL before the mount */
 	struct loop *loop;	   /* owned; NULL with -s, and while nothing is served */
+	struct passthrough *pass;  /* owned; NULL: the kernel has to ask us for everything */
 	bool privileged;	   /* we may act as the caller, and around permissions */
 	int fd_limit;		   /* open files may use descriptors below it: the rest is for us */
 	size_t src_link_len;	   /* of SRC's path in /proc/self/fd, 0 for "/" */

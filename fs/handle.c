@@ -5,6 +5,7 @@
 
 #include "db/base.h"
 #include "fs/fs.h"
+#include "fs/passthrough.h"
 
 void handle_list_init(struct handle_list *l)
 {
@@ -81,6 +82,7 @@ void handle_list_release(struct fs *fs)
 
 void open_file_close(struct fs *fs, struct open_file *h)
 {
+	passthrough_close(fs, h);
 	tfile_unuse(h->file);
 	inode_open_end(&fs->inodes, h->head.inode);
 	tfile_put(h->file);

@@ -17,6 +17,7 @@
 
 struct fs;
 struct inode;
+struct open_way;
 
 enum handle_kind { HANDLE_FILE, HANDLE_DIR };
 
@@ -26,11 +27,19 @@ struct handle {
 	struct inode *inode; /* a reference */
 };
 
+/* How the kernel serves an open file (passthrough.h): with requests; by itself from the object, all
+ * of it or mappings only; with requests and without its page cache (our own commands). */
+enum open_pass { PASS_NOT, PASS_PLAIN, PASS_ASKED, PASS_ASIDE };
+
 struct open_file {
 	struct handle head;
 	struct tfile *file; /* a reference, in use */
 	struct tier_stream stream;
 	int flags; /* open(2)'s */
+	uid_t uid; /* of who opened it */
+	enum open_pass pass;
+	int backing_id;	      /* of the object; PASS_PLAIN, PASS_ASKED */
+	struct open_way *way; /* a reference; passthrough.c; may be NULL */
 };
 
 #define DIR_BUFFER_BYTES 32768u

@@ -30,7 +30,7 @@ static void set_flags(struct fuse_conn_info *conn, uint64_t flags, bool on)
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	(void)userdata; /* with an older libfuse, compat.c does what is missing here */
 	set_flags(conn,
 		  FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK |
 			  FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_IOCTL_DIR | FUSE_CAP_ATOMIC_O_TRUNC |
@@ -39,6 +39,14 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 		  true);
 #if HAVE_FUSE_SET_FEATURE_FLAG
 	set_flags(conn, FUSE_CAP_HANDLE_KILLPRIV_V2, true);
+#endif
+#ifdef FUSE_CAP_PASSTHROUGH
+	const struct fs *fs = userdata;
+
+	if (fs->pass && (conn->capable_ext & FUSE_CAP_PASSTHROUGH)) {
+		set_flags(conn, FUSE_CAP_PASSTHROUGH, true);
+		conn->max_backing_stack_depth = 1;
+	}
 #endif
 	/* Pages are dropped when we say so (notify.h), not whenever an mtime moved: what the tier
 	 * writes back moves it in SRC, and it is the same content. */

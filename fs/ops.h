@@ -70,6 +70,11 @@ void attr_unsynced(struct inode *i, struct tfile *f);
  */
 int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f);
 
+/* Has the file anything that a write may take away? `fd` is O_PATH. */
+bool attr_has_privs(struct fs *fs, struct inode *i, int fd);
+/* Take it away, as the write of somebody who is not root does. */
+void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f);
+
 /* Path relative to SRC of an inode that is open as `fd`, malloc'ed; NULL: not known. Only a hint
  * where handles open files. */
 char *path_hint(struct fs *fs, struct inode *i, int fd);

@@ -7,8 +7,10 @@
 
 #include "db/base.h"
 #include "fs/creds.h"
+#include "fs/log.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
+#include "fs/passthrough.h"
 #include "tier/crash_point.h"
 
 #define XATTR_FILE_CAPS "security.capability"
@@ -200,6 +202,38 @@ int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f)
 	return r < 0 ? r : clear_privs_of_fd(req, i, f, ref.fd);
 }
 
+bool attr_has_privs(struct fs *fs, struct inode *i, int fd)
+{
+	char path[FD_PROC_PATH_MAX];
+	struct stat st;
+
+	(void)fs;
+	if (inode_has(i, INODE_NO_PRIVS))
+		return false;
+	if (stat_fd(fd, &st) < 0 || (st.st_mode & (S_ISUID | S_ISGID)) ||
+	    getxattr(fd_proc_path(fd, path), XATTR_FILE_CAPS, NULL, 0) > 0)
+		return true;
+	inode_set(i, INODE_NO_PRIVS);
+	return false;
+}
+
+void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f)
+{
+	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
+	char path[FD_PROC_PATH_MAX];
+	struct stat st;
+
+	if (fd_get(fs, i, &ref) < 0 || stat_fd(ref.fd, &st) < 0 || tfile_change_begin(f) < 0)
+		return;
+	mode_t drop = S_ISUID | (st.st_mode & S_IXGRP ? S_ISGID : 0);
+
+	if (drop_privs(fd_proc_path(ref.fd, path), st.st_mode, drop, true) < 0)
+		log_line(LOG_WARNING, "cannot take setuid away: %s", strerror(errno));
+	tfile_change_end(f);
+	attr_unsynced(i, f);
+	notify_attributes(fs, i->nodeid);
+}
+
 /* ---- setting ------------------------------------------------------------------------------- */
 struct change {
 	fuse_req_t req;
@@ -247,6 +281,9 @@ static int change_owner_and_mode(const struct change *c)
 	inode_clear(c->inode, INODE_NO_PRIVS);
 	if (c->file)
 		tfile_change_end(c->file);
+	if (c->file && (c->to_set & FUSE_SET_ATTR_MODE) &&
+	    (c->attr->st_mode & (S_ISUID | S_ISGID)))
+		passthrough_got_privs(fs_of(c->req), c->inode, c->file);
 	return r;
 }
 

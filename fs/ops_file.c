@@ -9,6 +9,7 @@
 #include "fs/loop.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
+#include "fs/passthrough.h"
 
 /* One COPY_FILE_RANGE request copies so much at most; the caller goes on from there. */
 #define COPY_BYTES (16u << 20)
@@ -43,7 +44,7 @@ static bool keep_cache(struct fs *fs, struct inode *i, int fd, bool first)
 	return !stale && !(first && before && before != now);
 }
 
-static struct open_file *open_file_new(struct inode *i, struct tfile *f, int flags)
+static struct open_file *open_file_new(struct inode *i, struct tfile *f, int flags, uid_t uid)
 {
 	struct open_file *h = calloc(1, sizeof(*h));
 
@@ -53,6 +54,7 @@ static struct open_file *open_file_new(struct inode *i, struct tfile *f, int fla
 	h->head.inode = i;
 	h->file = f;
 	h->flags = flags;
+	h->uid = uid;
 	return h;
 }
 
@@ -72,11 +74,15 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 		fi->keep_cache = keep_cache(fs, i, fd, first);
 	if (r == 0 && (fi->flags & O_TRUNC))
 		r = truncate_at_open(req, i, f);
-	struct open_file *h = r == 0 ? open_file_new(i, f, fi->flags) : NULL;
+	struct open_file *h =
+		r == 0 ? open_file_new(i, f, fi->flags, fuse_req_ctx(req)->uid) : NULL;
 
-	if (!h) {
+	if (r == 0)
+		r = h ? passthrough_open(req, h, fd) : -ENOMEM;
+	if (r < 0) {
+		free(h);
 		tfile_unuse(f);
-		return r < 0 ? r : -ENOMEM;
+		return r;
 	}
 	inode_ref(&fs->inodes, i);
 	handle_add(fs, &h->head);
@@ -364,7 +370,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (r < 0)
 		fuse_reply_err(req, -r);
-	else if (fuse_reply_open(req, fi) < 0)
+	else if (passthrough_reply_open(req, open_file_of(fi->fh), fi) < 0)
 		close_file(fs_of(req), open_file_of(fi->fh));
 }
 

@@ -9,6 +9,7 @@
 
 #include "db/base.h"
 #include "fs/ops.h"
+#include "fs/passthrough.h"
 #include "fs/proto.h"
 
 struct call {
@@ -91,6 +92,8 @@ static void put_numbers(const struct volume_status *v, struct hfs_status *s)
 	s->conflicts = v->conflicts;
 	s->errors = v->errors;
 	s->lost_ranges = v->lost_ranges;
+	s->passthrough_opens = v->pass_opens;
+	s->passthrough_files = v->pass_files;
 	copy_string(s->health_reason, sizeof(s->health_reason), v->health_reason);
 }
 
@@ -105,12 +108,15 @@ static int get_status(const struct call *c, union answer *a)
 				  .pid = getpid(),
 				  .read_only = o->read_only || c->fs->src.read_only,
 				  .privileged = c->fs->privileged,
+				  .passthrough = !*passthrough_mount_why_not(c->fs),
 				  .uptime_s = uptime_s(c->fs) };
 	copy_string(s->source, sizeof(s->source), o->src);
 	copy_string(s->ssd, sizeof(s->ssd), o->ssd);
 	copy_string(s->mountpoint, sizeof(s->mountpoint), o->mnt);
 	copy_string(s->mode, sizeof(s->mode), mode_name(volume_options(c->fs->volume)->mode));
 	copy_string(s->volume_id, sizeof(s->volume_id), volume_id(c->fs->volume));
+	copy_string(s->why_not_passthrough, sizeof(s->why_not_passthrough),
+		    passthrough_mount_why_not(c->fs));
 	put_numbers(&v, s);
 	return 0;
 }
@@ -146,9 +152,9 @@ static int get_file_stat(const struct call *c, union answer *a)
 	s->heat = f.heat;
 	s->pinned = f.pinned;
 	s->conflict = f.conflict;
-	copy_string(s->why_not_passthrough, sizeof(s->why_not_passthrough),
-		    c->fs->opt->passthrough ? "not supported by this version" :
-					      "switched off by passthrough=off");
+	passthrough_why_not(c->fs, c->inode, c->file, s->why_not_passthrough,
+			    sizeof(s->why_not_passthrough));
+	s->passthrough = !*s->why_not_passthrough;
 	return 0;
 }
 
@@ -259,6 +265,8 @@ static int step_pin_dir(const struct call *c, const struct hfs_step *s)
 
 static int step_flush_all(const struct call *c, struct hfs_step *s)
 {
+	if (s->next == 0)
+		volume_flush_begin(c->fs->volume);
 	int r = volume_flush_step(c->fs->volume, HFS_STEP_BYTES, &s->done_bytes, &s->left_bytes);
 
 	s->next = r > 0 ? 1 : UINT64_MAX;

@@ -103,8 +103,10 @@ struct hfs_status {
 	uint64_t promoted_bytes, demoted_bytes, written_back_bytes, bypassed_bytes;
 	uint64_t write_back_bytes_per_s; /* over the last minute */
 	uint64_t promote_queue, dirty_files, conflicts, errors, lost_ranges;
+	uint64_t passthrough_opens, passthrough_files;
 	uint64_t uptime_s;
 	char health_reason[256]; /* "" when healthy */
+	char why_not_passthrough[64]; /* "" when passthrough is 1 */
 };
 
 #define HFS_IOC_VERSION _IOR(0xB5, 1, struct hfs_version)

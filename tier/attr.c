@@ -9,10 +9,10 @@
  * file whose dirty state is durable, so that after a crash the difference is not taken for a
  * conflict; it is dropped by a later commit once the new stamp is known and SRC is synced.
  */
+#include "tier/pass.h"
+
 #include <fcntl.h>
 #include <string.h>
-
-#include "tier/internal.h"
 
 static void log_conflict_locked(struct tfile *f, const struct src_stamp *now)
 {
@@ -81,7 +81,12 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 	bool content = !same_content(&f->stamp, &now);
 	uint64_t before = f->map.present_blocks;
 
-	if (content && tfile_dirty_locked(f)) {
+	/* Programs read the object, whatever SRC says: until the last of them has closed it. */
+	if (f->pass != PASS_NONE && !f->pass_stale) {
+		f->pass_stale = true;
+		stamps_distrust_locked(f);
+	}
+	if (content && (tfile_dirty_locked(f) || f->pass == PASS_WRITE)) {
 		if (!f->conflict) {
 			f->conflict = true;
 			atomic_fetch_add(&f->v->conflicts, 1);
@@ -90,6 +95,8 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 		}
 		return false;
 	}
+	if (f->pass != PASS_NONE)
+		return false;
 	stamps_distrust_locked(f);
 	/* A changed ctime alone may hide a change of content with the mtime set back. */
 	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
@@ -126,7 +133,8 @@ static bool revalidate_locked(struct tfile *f, uint64_t token, const struct stat
 		adopt_stamp_locked(f, st);
 	else if (!same_stamp(&f->stamp, &now))
 		stale_pages = foreign_change_locked(f, st);
-	if (!f->attr_owned && !f->map.dirty_blocks && !f->truncate_pending) {
+	if (!f->attr_owned && !f->map.dirty_blocks && !f->truncate_pending &&
+	    f->pass == PASS_NONE) {
 		f->size = (uint64_t)st->st_size;
 	}
 	return stale_pages;
@@ -155,6 +163,7 @@ bool tfile_stat_end(struct tfile *f, uint64_t token, struct stat *st)
 {
 	volume_saw_time(f->v, timespec_ns(st->st_mtim));
 	volume_saw_time(f->v, timespec_ns(st->st_ctim));
+	pass_adopt(f, false);
 	pthread_mutex_lock(&f->lock);
 	bool stale_pages = revalidate_locked(f, token, st);
 
@@ -337,6 +346,7 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2])
 	struct timespec mtime;
 
 	pthread_mutex_lock(&f->src_mutex);
+	pass_adopt(f, false);
 	int r = src_change_begin(f);
 
 	if (r == 0) {
@@ -356,7 +366,9 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2])
 
 		pthread_mutex_unlock(&f->lock);
 		src_change_end(f);
-		if (commit)
+		if (set)
+			r = pass_set_mtime(f, timespec_ns(mtime));
+		if (commit && r == 0)
 			r = commit_file(f);
 	}
 	pthread_mutex_unlock(&f->src_mutex);

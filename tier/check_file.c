@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "tier/check_internal.h"
+#include "tier/pass.h"
 
 #define ULL(n) ((unsigned long long)(n))
 
@@ -199,9 +200,10 @@ static uint64_t drop_clean_from(struct subject *s, uint64_t from, bool doubtful_
 void subject_check_presence(struct subject *s)
 {
 	bool missing = s->obj_fd < 0;
-	/* A present block is whole in its object. */
-	uint64_t end = missing ? 0 : round_down_u64((uint64_t)s->obj_st.st_size, BLOCK_BYTES),
-		 dirty;
+	/* A present block is whole in its object, which may end where the file does. */
+	uint64_t have = missing ? 0 : (uint64_t)s->obj_st.st_size, dirty;
+	uint64_t end = have >= subject_size(s) ? round_up_u64(have, BLOCK_BYTES)
+					       : round_down_u64(have, BLOCK_BYTES);
 	uint64_t clean = drop_clean_from(s, end, true, &dirty);
 
 	if (clean)
@@ -342,6 +344,12 @@ static int check_loaded(struct subject *s)
 	if (s->obj_error < 0 && s->obj_error != -ENOENT) {
 		subject_left(s, "object-unreadable", "the object cannot be opened: %s",
 			     strerror(-s->obj_error));
+		return 0;
+	}
+	if (s->obj_fd >= 0 && pass_is_marked(s->c->l.dir_fd, s->row.id)) {
+		subject_note(s, "passthrough", NULL,
+			     "programs were writing to its object when the last daemon ended; the "
+			     "next mount finds out what");
 		return 0;
 	}
 	return check_content(s);

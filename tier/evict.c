@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 #define EVICT_BATCH_BYTES (16ull << 20)
 #define EVICT_FILES_PER_STEP 64u
@@ -28,6 +28,8 @@ static int punch_range(struct tfile *f, uint64_t start, uint64_t end)
 
 	if (!range_trylock(&f->ranges, &range, start, end, true))
 		return -EAGAIN;
+	if (!pass_may_punch(f)) /* a program would read zeros */
+		r = -EAGAIN;
 	for (uint64_t at = start; r == 0 && at < end;) {
 		pthread_mutex_lock(&f->lock);
 		struct map_run run = map_run_at(&f->map, at, end);
@@ -59,6 +61,7 @@ static int empty_object(struct tfile *f)
 		     (f->seq == f->committed_seq || SABOTAGED(4));
 
 	pthread_mutex_unlock(&f->lock);
+	empty = empty && pass_may_punch(f);
 	int r = !empty ? -EAGAIN : ftruncate(f->obj_fd, 0) < 0 ? neg_errno() : 0;
 
 	if (empty)
@@ -163,7 +166,7 @@ static uint64_t evict_extent(struct tfile *f, uint64_t base)
 		return 0;
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
-	uint64_t clean = g ? g->present[w] & ~g->dirty[w] : 0;
+	uint64_t clean = g && f->pass == PASS_NONE ? g->present[w] & ~g->dirty[w] : 0;
 
 	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
 		if (clean >> b & 1 &&
@@ -191,7 +194,8 @@ static enum turn take_turn(struct tfile *f, uint64_t base)
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
 
-	if (g && !f->pinned && !(g->pinned >> w & 1) && g->present[w] & ~g->dirty[w]) {
+	if (g && f->pass == PASS_NONE && !f->pinned && !(g->pinned >> w & 1) &&
+	    g->present[w] & ~g->dirty[w]) {
 		turn = g->heat[w] == 0 ? TURN_NOW : TURN_LATER;
 		g->heat[w] = policy_heat_age(g->heat[w]);
 	}
@@ -381,6 +385,9 @@ int tfile_demote_step(struct tfile *f, uint64_t budget, bool force, uint64_t *ne
 
 	if (r < 0 || *next != UINT64_MAX)
 		return r;
+	r = pass_let_go(f, budget, next);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = tfile_load_map(f);
 	if (r == 0)
 		r = evict_range(f, 0, UINT64_MAX, &dropped);

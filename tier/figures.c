@@ -2,7 +2,7 @@
 /* What `hybridfs stat` shows, and the flush on command. */
 #include <string.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 void tfile_figures(struct tfile *f, struct tfile_figures *ret)
 {
@@ -141,7 +141,8 @@ int tfile_extents(struct tfile *f, uint64_t *start, bool include_absent, struct 
 /* ---- flush -------------------------------------------------------------------------------- */
 /*
  * *next counts the rounds that went through the end of the file: after two of them everything that
- * was dirty at the start has been written, however fast somebody writes more.
+ * was dirty at the start has been written, however fast somebody writes more. A file that programs
+ * write to past us is compared first: then *next is PASS_FLUSHING and where that goes on.
  */
 int tfile_flush_step(struct tfile *f, uint64_t budget, bool force, uint64_t *next,
 		     uint64_t *ret_bytes)
@@ -150,6 +151,8 @@ int tfile_flush_step(struct tfile *f, uint64_t budget, bool force, uint64_t *nex
 
 	*ret_bytes = 0;
 	if (r < 0)
+		return r;
+	if (pass_flush_file(f, budget, next, &r))
 		return r;
 	pthread_mutex_lock(&f->lock);
 	bool dirty = tfile_dirty_locked(f);
@@ -160,10 +163,11 @@ int tfile_flush_step(struct tfile *f, uint64_t budget, bool force, uint64_t *nex
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);
-	uint64_t rounds = *next + (f->wb_cursor == 0);
+	uint64_t scanned = *next & PASS_FLUSHED;
+	uint64_t rounds = (*next & ~PASS_FLUSHED) + (f->wb_cursor == 0);
 
 	dirty = tfile_dirty_locked(f);
 	pthread_mutex_unlock(&f->lock);
-	*next = !dirty || rounds >= 2 ? UINT64_MAX : rounds;
+	*next = !dirty || rounds >= 2 ? UINT64_MAX : scanned | rounds;
 	return 0;
 }

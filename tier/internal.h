@@ -3,6 +3,7 @@
  * internal.h - the two structures of the engine, shared by the files of tier/ only.
  *
  * Locks, in the order in which they may be taken (DESIGN.md has the table):
+ *   tfile.pass_mutex one change of the passthrough state; held over SSD I/O and a commit
  *   tfile.src_mutex  one changer of SRC's content at a time; held over SRC I/O
  *   tfile.ranges     reservation of a byte range; held over SSD and SRC I/O
  *   volume.catalog_mutex  one catalog transaction at a time; held over SSD syncs and sqlite
@@ -88,8 +89,9 @@ struct tfile {
 	bool idle;
 
 	/* volume.lists_lock */
-	struct list_link changed, uncheckpointed, dirty, garbage;
+	struct list_link changed, uncheckpointed, dirty, garbage, passing;
 
+	pthread_mutex_t pass_mutex; /* one change of the passthrough state at a time */
 	pthread_mutex_t src_mutex;
 	pthread_mutex_t load_mutex; /* opening of SRC, loading of the map */
 	pthread_mutex_t obj_mutex;  /* opening and creation of the object */
@@ -154,6 +156,25 @@ struct tfile {
 	int commit_error;      /* of the last commit of this file, by commit_gen */
 	bool commit_queued;
 
+	/* Passthrough, see pass.h. While `pass` is set the file is in volume.passing, and its
+	 * object held. */
+	enum pass_state pass;
+	unsigned pass_opens;	/* of programs, known to us; mappings and zombies are not */
+	unsigned pass_cut;	/* odd: size or holes of the object are being changed by us */
+	bool pass_marked; /* while mounting: programs could write to it */
+	bool pass_stale;	/* SRC was changed by somebody else meanwhile: no copy is clean */
+	bool pass_times;  /* an mtime that was set is in the object, not synced */
+	bool pass_final;	/* nobody has it any more: the scan under way is the last one */
+	int64_t pass_grant_ns;	/* the object's mtime, set by us, when the first writer came */
+	int64_t pass_mtime_ns;	/* the object's when it was last looked at */
+	int64_t pass_scan_ns;	/* the object's when the last scan began */
+	uint64_t pass_scan;	/* where the scan goes on; UINT64_MAX: none under way */
+	int64_t pass_scan_at_ns; /* monotonic; not before */
+	unsigned pass_scans;	/* how many have begun */
+	uint64_t pass_flush;	/* the flush (volume.pass_flush) that has seen it */
+	bool obj_probed; /* obj_mutex; whether anybody has the object is known */
+	_Atomic bool obj_shared; /* somebody has, or had when it was last asked */
+
 	/* descriptors: set under lock, stable while uses (resp. holds) > 0 */
 	unsigned uses, obj_holds;
 	int src_fd, obj_fd;
@@ -189,7 +210,7 @@ struct volume {
 	struct volume_env env;
 	char id[33];
 	char *dir_path; /* owned, for messages */
-	int dir_fd, objects_fd, lock_fd;
+	int dir_fd, objects_fd, lock_fd, pass_fd;
 	struct catalog *cat;
 	bool unclean;		   /* the last daemon did not finish */
 	int stamps_fd;
@@ -212,6 +233,7 @@ struct volume {
 	pthread_mutex_t lists_lock;
 	/* changed: not committed; uncheckpointed: committed to the journal only */
 	struct file_list changed, uncheckpointed, dirty, garbage;
+	struct file_list passing; /* all files in a passthrough state */
 	struct promote_entry *promote_queue; /* ring of PROMOTE_QUEUE_MAX */
 	unsigned promote_head, promote_count;
 	struct grave *graves;
@@ -242,6 +264,9 @@ struct volume {
 	unsigned commit_wanted_n, commit_wanted_cap;
 
 	struct ghost ghost;
+	bool pass_supported; /* the SSD's filesystem can do what passthrough needs */
+	_Atomic uint64_t pass_flush, pass_opens;
+	_Atomic bool pass_closed; /* a last close may have left something to look at */
 	_Atomic bool ssd_failed; /* the SSD refused writes; SRC takes them until it recovers */
 	_Atomic int64_t ssd_retry_ns;
 	_Atomic int64_t time_floor_ns;
@@ -265,6 +290,7 @@ struct volume {
 	uint64_t sweep_dir;
 	int64_t evict_retry_ns, last_minute_ns, commit_due_ns, commit_retry_ns;
 	int64_t bury_at_ns, reclaim_at_ns, room_at_ns, room_told_ns;
+	int64_t pass_look_ns, pass_scan_ns;
 	struct hit_minute minutes[60];
 	unsigned minute;
 	uint64_t last_hits, last_misses, last_written_back;
@@ -302,6 +328,7 @@ void tfile_set_mtime_locked(struct tfile *f);
 int tfile_refresh(struct tfile *f); /* stat SRC now: notice foreign changes */
 void tfile_put_not_last(struct tfile *f); /* no I/O, so f->lock may be held */
 void tfile_sync_error(struct tfile *f, int r); /* remembered for the next fsync */
+void object_sync_failed(struct tfile *f, int r); /* the SSD has lost some of its data */
 bool tfile_dirty_locked(const struct tfile *f);
 void volume_drop_idle(struct volume *v, unsigned keep);
 void volume_ref_locked(struct volume *v, struct tfile *f); /* files_lock held */
@@ -363,10 +390,11 @@ int object_punch(int fd, uint64_t off, uint64_t len);
 uint64_t object_id_of_name(const char *name); /* 0: not one of ours */
 void object_dir_name(unsigned dir, char ret[8]);
 
+
 /* ---- io.c: whole-buffer helpers; pread past EOF fills with zeros ---- */
 int read_full(int fd, void *buf, size_t len, uint64_t off);
 /* A present block is whole in the object; where it ends before, data was lost: -EIO. */
-int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off);
+int read_object(struct tfile *f, void *buf, size_t len, uint64_t off);
 int write_full(int fd, const void *buf, size_t len, uint64_t off);
 int src_change_begin(struct tfile *f);
 bool src_has_stamp(const struct stat *st, const struct src_stamp *stamp);
@@ -398,6 +426,8 @@ int writeback_step(struct volume *v, int64_t now_ns);
 int writeback_file(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_bytes);
 /* The file is gone from SRC: its row and object go too. */
 void gone_from_src(struct tfile *f);
+/* volume_flush_step() for what is known to be dirty. */
+int flush_some(struct volume *v, uint64_t budget, uint64_t *ret_bytes, uint64_t *ret_left_bytes);
 /* After writeback_file(): backs off after a failure, requeues what is dirty still. */
 void writeback_note(struct tfile *f, int r, int64_t now_ns);
 int promote_queue_step(struct volume *v);

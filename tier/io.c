@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 /* ---- whole buffers ------------------------------------------------------------------------ */
 int read_full(int fd, void *buf, size_t len, uint64_t off)
@@ -35,7 +35,7 @@ int read_full(int fd, void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
-int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off)
+int read_object(struct tfile *f, void *buf, size_t len, uint64_t off)
 {
 	size_t done = 0;
 
@@ -46,8 +46,13 @@ int read_object(const struct tfile *f, void *buf, size_t len, uint64_t off)
 			continue;
 		if (n < 0)
 			return neg_errno();
-		if (n == 0)
+		/* It may end where the file does: what is behind reads as zero. */
+		if (n == 0 && off + done < tfile_size(f))
 			return -EIO;
+		if (n == 0) {
+			memset((char *)buf + done, 0, len - done);
+			break;
+		}
 		done += (size_t)n;
 	}
 	return 0;
@@ -189,7 +194,9 @@ ssize_t tfile_read(struct tfile *f, struct tier_stream *s, void *buf, size_t len
 	range_lock(&f->ranges, &range, off, off + len, false);
 	uint64_t size = tfile_size(f), end = min_u64(off + len, size);
 
-	if (off < end) {
+	if (pass_on(f)) {
+		n = pass_read(f, buf, len, off);
+	} else if (off < end) {
 		touch_atime(f, s, size);
 		n = read_runs(f, s, buf, off, end);
 	}
@@ -493,7 +500,7 @@ static void keep_room_in_src(struct volume *v, uint64_t len)
 
 	while ((dirty = atomic_load(&v->dirty_blocks) * BLOCK_BYTES) > 0 &&
 	       src_free(v) < dirty + len + POLICY_SRC_RESERVE_BYTES / 2)
-		if (volume_flush_step(v, WRITEBACK_BYTES, &bytes, &left) <= 0)
+		if (flush_some(v, WRITEBACK_BYTES, &bytes, &left) <= 0)
 			break;
 }
 
@@ -596,7 +603,7 @@ int zero_past_end(struct tfile *f, uint64_t size, uint64_t upto)
 	static const char zeros[BLOCK_BYTES];
 	uint64_t base = round_down_u64(size, BLOCK_BYTES), end = min_u64(upto, base + BLOCK_BYTES);
 
-	if (size == base || size >= end)
+	if (size == base || size >= end || pass_on(f)) /* an object ends where the file does */
 		return 0;
 	pthread_mutex_lock(&f->lock);
 	enum block_state state = map_state(&f->map, base);
@@ -672,6 +679,10 @@ ssize_t tfile_write(struct tfile *f, struct tier_stream *s, const void *buf, siz
 		return 0;
 	if (end > INT64_MAX)
 		return -EFBIG;
+	ssize_t n = pass_on(f) ? pass_write(f, buf, len, off) : -EAGAIN;
+
+	if (n != -EAGAIN)
+		return n;
 	stream_note_write(f, s, off, len);
 	keep_room_in_src(f->v, len);
 	int r = write_runs(f, s, buf, off, end, &at, false);

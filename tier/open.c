@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 /* ---- SRC's descriptor --------------------------------------------------------------------- */
 static int open_plainly(struct tfile *f, int flags)
@@ -106,6 +106,7 @@ int tfile_hold_object(struct tfile *f)
 			f->obj_fd = fd >= 0 ? fd : -1;
 		else
 			r = fd;
+		pass_opened_locked(f);
 	}
 	if (r == 0)
 		f->obj_holds++;
@@ -140,7 +141,7 @@ int tfile_make_object(struct tfile *f)
 			pthread_mutex_lock(&f->lock);
 			f->id = id;
 			f->obj_fd = fd;
-			f->obj_new = true;
+			f->obj_new = f->obj_probed = true;
 			pthread_mutex_unlock(&f->lock);
 		} else {
 			r = fd;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 /* ---- reading SRC -------------------------------------------------------------------------- */
 /* Bits of the blocks of an extent in which SRC has data; all of them where it cannot say. */
@@ -153,7 +153,7 @@ static int install_if_unchanged(struct tfile *f, const char *buf, uint64_t base,
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
 	bool refused = f->conflict || f->sync_failed;
 	bool same = token == f->src_seq && !f->src_inflight && !f->conflict && !f->dead &&
-		    !f->truncate_pending && !f->sync_failed;
+		    !f->truncate_pending && !f->sync_failed && f->pass == PASS_NONE;
 	bool removal = g && g->removal;
 
 	mask &= absent_mask_locked(f, base);
@@ -206,6 +206,8 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 	*ret_bytes = 0;
 	if (base >= POLICY_MAX_SSD_OFFSET)
 		return -EFBIG;
+	if (pass_on(f)) /* it is all there, and what is absent is a hole */
+		return 0;
 	int r = settle_removal(f, base);
 
 	if (r == 0)

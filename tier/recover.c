@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 /* ---- settling a map ----------------------------------------------------------------------- */
 /* What settling one map needs. */
@@ -321,6 +321,8 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 		object_missing(f);
 		return 0;
 	}
+	if (obj_fd >= 0 && pass_recover(f, obj_fd))
+		return 0;
 	if (obj_fd >= 0 && f->v->unclean)
 		r = settle_intents(f, obj_fd);
 	if (r == 0 && obj_fd >= 0 && f->v->unclean)
@@ -464,7 +466,10 @@ int recover_volume(struct volume *v)
 	atomic_store(&v->used_blocks, t.present_bytes / BLOCK_BYTES);
 	atomic_store(&v->dirty_blocks, t.dirty_bytes / BLOCK_BYTES);
 	atomic_store(&v->tracked, t.files);
-	r = keep_files(v, CAT_F_ATTR_OWNED | CAT_F_SRC_BUSY | CAT_F_TRUNCATE | CAT_F_CONFLICT);
+	r = pass_mount(v);
+	if (r == 0)
+		r = keep_files(v, CAT_F_ATTR_OWNED | CAT_F_SRC_BUSY | CAT_F_TRUNCATE |
+					  CAT_F_CONFLICT);
 	if (r == 0)
 		r = keep_files(v, 0);
 	if (r == 0)

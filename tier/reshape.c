@@ -10,7 +10,7 @@
 #include <linux/falloc.h>
 #include <sys/stat.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 /* Times of a change that SRC's filesystem has made itself as well. */
 static void note_change_locked(struct tfile *f)
@@ -222,10 +222,12 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 	if (size > INT64_MAX)
 		return -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
+	pass_adopt(f, true);
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	uint64_t now = tfile_size(f);
 
 	stamps_reshape_begin(f);
+	pass_cut_begin(f);
 	r = redo_cut(f);
 	if (r < 0)
 		;
@@ -235,6 +237,13 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 		r = truncate_up(f, size);
 	else
 		r = truncate_same(f);
+	/* Whatever failed: where the file is cut, its object is. */
+	if (pass_on(f) && tfile_size(f) == size) {
+		int cut = pass_truncated(f, size);
+
+		r = r < 0 ? r : cut;
+	}
+	pass_cut_end(f);
 	stamps_reshape_end(f);
 	range_unlock(&f->ranges, &all);
 	pthread_mutex_unlock(&f->src_mutex);
@@ -311,8 +320,10 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (len == 0 || off > INT64_MAX || len > INT64_MAX - off)
 		return len == 0 ? -EINVAL : -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
+	pass_adopt(f, true);
 	range_lock(&f->ranges, &range, 0, RANGE_END, true);
 	stamps_reshape_begin(f);
+	pass_cut_begin(f);
 	int r = redo_cut(f);
 
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
@@ -320,9 +331,12 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (r == 0)
 		r = reshape_src(f, mode, off, len);
 	crash_point(CP_PUNCH_SRC);
-	if (r == 0 && zeroes)
+	if (r == 0 && pass_on(f))
+		r = pass_fallocated(f, mode, off, len);
+	else if (r == 0 && zeroes)
 		r = zero_on_ssd(f, off, off + len);
 	crash_point(CP_PUNCH_FORGOTTEN);
+	pass_cut_end(f);
 	stamps_reshape_end(f);
 	range_unlock(&f->ranges, &range);
 	pthread_mutex_unlock(&f->src_mutex);
@@ -398,6 +412,8 @@ off_t tfile_seek(struct tfile *f, off_t off, int whence)
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -EINVAL;
+	if (pass_on(f))
+		return pass_seek(f, off, whence);
 	range_lock(&f->ranges, &range, 0, RANGE_END, false);
 	uint64_t size = tfile_size(f), found = size;
 
@@ -485,7 +501,10 @@ int tfile_fsync(struct tfile *f, bool data_only)
 					   : f->seq != f->committed_seq));
 
 	pthread_mutex_unlock(&f->lock);
-	r = commit ? commit_file(f) : 0;
+	if (pass_writing(f))
+		r = pass_fsync(f, data_only);
+	else
+		r = commit ? commit_file(f) : 0;
 	int error = take_error(f);
 
 	return error < 0 ? error : r;

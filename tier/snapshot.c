@@ -134,7 +134,10 @@ static void plan_data_locked(struct snapshot *s, bool journal)
 	bool must_sync = f->sync_wanted != f->sync_done;
 
 	s->obj_wseq = f->obj_wseq;
-	if (journal && f->map.unsynced_blocks <= SNAPSHOT_DATA_BLOCKS && !must_sync) {
+	/* What programs write past us must not meet older data of the journal at the replay. */
+	bool rides = journal && f->pass != PASS_WRITE;
+
+	if (rides && f->map.unsynced_blocks <= SNAPSHOT_DATA_BLOCKS && !must_sync) {
 		collect_data_locked(s);
 		f->journal_data += s->n_data > 0;
 	} else {
@@ -218,7 +221,7 @@ static int sync_object(struct snapshot *s)
  * Nothing of the file is committed until write-back has brought it all to SRC (from memory, while
  * it is there); every fsync until then is told.
  */
-static void object_sync_failed(struct tfile *f, int r)
+void object_sync_failed(struct tfile *f, int r)
 {
 	tfile_sync_error(f, r);
 	pthread_mutex_lock(&f->lock);

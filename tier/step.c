@@ -2,7 +2,7 @@
 /* The background: which piece of work is next, and the flush of the whole volume. */
 #include <string.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 
 #define MINUTE_NS (60 * SECOND_NS)
 #define BURY_INTERVAL_NS (5 * SECOND_NS)
@@ -124,6 +124,10 @@ static int64_t time_to_wait(struct volume *v, int64_t now_ns)
 		until = v->commit_due_ns;
 	if (v->graves && v->bury_at_ns < until)
 		until = v->bury_at_ns;
+	if (v->passing.count && v->pass_look_ns < until)
+		until = v->pass_look_ns;
+	if (v->passing.count && v->pass_scan_ns > now_ns && v->pass_scan_ns < until)
+		until = v->pass_scan_ns;
 	if (v->dirty.count || v->garbage.count)
 		until = until < now_ns + SECOND_NS ? until : now_ns + SECOND_NS;
 	pthread_mutex_unlock(&v->lists_lock);
@@ -158,7 +162,7 @@ static int reclaim_due(struct volume *v, int64_t now_ns)
 int volume_step(struct volume *v, int64_t *ret_wait_ns)
 {
 	static const step_fn steps[] = { commit_due, bury_due,	     reclaim_due, evict_step,
-					 recover_due, writeback_step, promote_due };
+					 recover_due, pass_step, writeback_step, promote_due };
 	int64_t now_ns = volume_now(v);
 	int result = 0;
 
@@ -196,8 +200,7 @@ static struct tfile *first_flushable(struct volume *v, int64_t now_ns, bool *ret
 	return found;
 }
 
-int volume_flush_step(struct volume *v, uint64_t budget, uint64_t *ret_bytes,
-		      uint64_t *ret_left_bytes)
+int flush_some(struct volume *v, uint64_t budget, uint64_t *ret_bytes, uint64_t *ret_left_bytes)
 {
 	int64_t now_ns = volume_now(v);
 	bool any;
@@ -214,5 +217,17 @@ int volume_flush_step(struct volume *v, uint64_t budget, uint64_t *ret_bytes,
 		r = atomic_load(&v->conflicts) ? -EBUSY : -EIO;
 	}
 	*ret_left_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES;
+	return r;
+}
+
+int volume_flush_step(struct volume *v, uint64_t budget, uint64_t *ret_bytes,
+		      uint64_t *ret_left_bytes)
+{
+	int r = pass_flush_step(v);
+
+	*ret_bytes = 0;
+	*ret_left_bytes = atomic_load(&v->dirty_blocks) * BLOCK_BYTES;
+	if (r == 0)
+		r = flush_some(v, budget, ret_bytes, ret_left_bytes);
 	return r == 0 ? volume_commit(v) : r;
 }

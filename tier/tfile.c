@@ -20,6 +20,8 @@ static struct tfile *tfile_new(struct volume *v, const struct src_key *key)
 	f->src_fd = f->obj_fd = -1;
 	f->garbage_lo = f->cut_to = UINT64_MAX;
 	f->src_unknown = true;
+	f->pass_scan = UINT64_MAX;
+	pthread_mutex_init(&f->pass_mutex, NULL);
 	pthread_mutex_init(&f->src_mutex, NULL);
 	pthread_mutex_init(&f->load_mutex, NULL);
 	pthread_mutex_init(&f->obj_mutex, NULL);
@@ -40,6 +42,7 @@ static void tfile_free(struct tfile *f)
 	pthread_mutex_destroy(&f->obj_mutex);
 	pthread_mutex_destroy(&f->load_mutex);
 	pthread_mutex_destroy(&f->src_mutex);
+	pthread_mutex_destroy(&f->pass_mutex);
 	free(f->path);
 	free(f);
 }
@@ -657,7 +660,8 @@ static int load_and_settle(struct tfile *f)
 	crash_point(CP_SETTLE_LOADED);
 	pthread_mutex_lock(&f->lock);
 	if (r == 0) {
-		f->tail_unsure = f->v->unclean && (f->map.dirty_blocks || f->cut_to != UINT64_MAX);
+		f->tail_unsure = f->v->unclean && f->pass == PASS_NONE &&
+				 (f->map.dirty_blocks || f->cut_to != UINT64_MAX);
 		f->map_loaded = true;
 		/* Not for every row that somebody goes over: if it is to be stored otherwise. */
 		if (f->map.clock != loaded || f->busy || !f->map.present_blocks)

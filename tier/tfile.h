@@ -109,6 +109,29 @@ void tfile_src_unsynced(struct tfile *f);
 /* Size as the mount shows it. */
 uint64_t tfile_size(struct tfile *f);
 
+/* ---- passthrough: the kernel reads and writes the object by itself, see pass.h ------------- */
+enum pass_state { PASS_NONE, PASS_READ, PASS_WRITE };
+/* Why an open that comes now would not get the object; NULL: it would. freely: to write, or with
+ * the rules of the SSD's filesystem for O_DIRECT. */
+const char *tfile_why_no_pass(struct tfile *f, bool freely);
+/*
+ * The object is given to one more open file, which is in use; to a writer only once that is
+ * durable (blocks on the SSD). held: another open file has it, so there is no choice. Only while
+ * no other open file is served by us. -EAGAIN: it is not to be given. tfile_pass_end() takes it
+ * back.
+ */
+int tfile_pass_begin(struct tfile *f, bool write, bool held);
+void tfile_pass_end(struct tfile *f);
+/* An open file is served by us, though somebody may still have the object mapped: before it writes,
+ * that is as durably allowed as to a program. */
+int tfile_pass_served(struct tfile *f, bool write);
+/* An O_PATH descriptor of the object, owned by the caller; between begin and end. */
+int tfile_pass_fd(struct tfile *f);
+/* Moves whenever anybody writes to it. */
+int64_t tfile_pass_mtime(struct tfile *f);
+/* Does any open file have it? *ret_writing: may anybody be writing to it, a mapping included. */
+bool tfile_passing(struct tfile *f, bool *ret_writing);
+
 /* ---- steering (bounded steps: see struct hfs_step in fs/proto.h for the idea) ------------- */
 /* Each does about `budget` bytes from *next on (0 at first), sets *next to where to go on or
  * UINT64_MAX when done. The file need not be in use. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "tier/internal.h"
+#include "tier/pass.h"
 #include "tier/layout.h"
 
 #define TABLE_INITIAL 1024u
@@ -105,11 +105,12 @@ static struct volume *volume_new(struct src *src, const struct volume_options *o
 	v->src = src;
 	v->opt = *o;
 	v->env = *env;
-	v->dir_fd = v->objects_fd = v->lock_fd = v->stamps_fd = -1;
+	v->dir_fd = v->objects_fd = v->lock_fd = v->stamps_fd = v->pass_fd = -1;
 	v->changed.offset = offsetof(struct tfile, changed);
 	v->dirty.offset = offsetof(struct tfile, dirty);
 	v->uncheckpointed.offset = offsetof(struct tfile, uncheckpointed);
 	v->garbage.offset = offsetof(struct tfile, garbage);
+	v->passing.offset = offsetof(struct tfile, passing);
 	pthread_mutex_init(&v->files_lock, NULL);
 	pthread_mutex_init(&v->lists_lock, NULL);
 	pthread_mutex_init(&v->evict_mutex, NULL);
@@ -136,6 +137,8 @@ static void volume_free(struct volume *v)
 		close(v->stamps_fd);
 	if (v->objects_fd >= 0)
 		close(v->objects_fd);
+	if (v->pass_fd >= 0)
+		close(v->pass_fd);
 	if (v->dir_fd >= 0)
 		close(v->dir_fd);
 	if (v->lock_fd >= 0) /* last: I10 */
@@ -252,6 +255,8 @@ static int open_catalog(struct volume *v, char *error, size_t error_size)
 	atomic_store(&v->next_id, o.first_id);
 	stamps_open(v);
 	r = object_init_dirs(v);
+	if (r == 0)
+		r = pass_init(v);
 	/* After a crash of the daemon alone data may still be in the SSD's page cache only, and
 	 * whoever reads it now relies on it. */
 	if (r == 0 && v->unclean && syncfs(v->objects_fd) < 0)
@@ -302,6 +307,8 @@ static void drop_files(struct volume *v)
 	struct file_list *lists[] = { &v->changed, &v->uncheckpointed, &v->dirty,
 				      &v->garbage };
 	struct tfile *f;
+
+	(void)pass_close(v, false);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lists); i++)
 		while ((f = file_list_first(v, lists[i]))) {
@@ -426,6 +433,8 @@ static void settle_all(struct volume *v)
 int volume_close(struct volume *v)
 {
 	drop_promotions(v); /* the last users of files that are gone: these are buried below */
+	bool held = pass_close(v, true);
+
 	settle_all(v);
 	crash_point(CP_UMOUNT_SETTLED);
 
@@ -450,7 +459,7 @@ int volume_close(struct volume *v)
 		r = r < 0 ? r : -EUCLEAN;
 	}
 	/* What is not settled, swept or buried yet is for the next mount to do. */
-	bool clean = r == 0 && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) &&
+	bool clean = r == 0 && !held && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) &&
 		     !v->graves;
 
 	if (clean)
@@ -557,6 +566,7 @@ void volume_status(struct volume *v, struct volume_status *ret)
 		.conflicts = atomic_load(&v->conflicts),
 		.errors = atomic_load(&v->errors),
 		.lost_ranges = atomic_load(&v->lost_ranges),
+		.pass_opens = atomic_load(&v->pass_opens),
 		.recovering = recover_pending(v),
 	};
 	pthread_mutex_lock(&v->lists_lock);
@@ -564,6 +574,7 @@ void volume_status(struct volume *v, struct volume_status *ret)
 	sum_minutes(v, 59, &h);
 	s->promote_queue = v->promote_count;
 	s->dirty_files = v->dirty.count;
+	s->pass_files = v->passing.count;
 	pthread_mutex_unlock(&v->lists_lock);
 	s->hits_1m = m.hits;
 	s->misses_1m = m.misses;

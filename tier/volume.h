@@ -72,6 +72,8 @@ const struct volume_options *volume_options(const struct volume *v);
  * promotion, burial, settling after a crash). > 0: there is more to do now; 0: nothing until
  * env.wake or *ret_wait_ns have passed; -errno: failed, was logged and counted, backs off. */
 int volume_step(struct volume *v, int64_t *ret_wait_ns);
+/* A flush of everything begins: what was written up to now is going to be found. */
+void volume_flush_begin(struct volume *v);
 /* Write dirty data back, whatever its age; one step. > 0 more to do, 0 all clean, -errno. Files in
  * conflict are skipped (they stay dirty, counted in status). */
 int volume_flush_step(struct volume *v, uint64_t budget, uint64_t *ret_bytes,
@@ -97,6 +99,7 @@ struct volume_status {
 	uint64_t promotions, demotions, promoted_bytes, demoted_bytes, written_back_bytes;
 	uint64_t bypassed_bytes, write_back_bytes_per_s, promote_queue, dirty_files, conflicts;
 	uint64_t errors, lost_ranges;
+	uint64_t pass_opens, pass_files; /* passthrough: opens so far; files in that state now */
 	bool healthy, recovering; /* recovering: work is left to do after a crash */
 	char health_reason[256];
 };

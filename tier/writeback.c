@@ -11,10 +11,10 @@
  * Crash before that commit: the blocks are dirty in the catalog and are written again.
  * src_mutex is held throughout, so no cut or hole of ours is undone by data read before it.
  */
+#include "tier/pass.h"
+
 #include <string.h>
 #include <sys/stat.h>
-
-#include "tier/internal.h"
 
 struct wb_extent {
 	uint64_t index; /* of the group */
@@ -99,6 +99,10 @@ static int write_extent(struct pass *p, uint64_t base)
 	range_lock(&f->ranges, &range, base, base + EXTENT_BYTES, false);
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+
+	/* The checksum is going to be of all that is present: then SRC must get all of it. */
+	if (g && g->dirty[w] && f->pass == PASS_WRITE)
+		pass_distrust_extent_locked(f, base);
 	uint64_t dirty = g ? g->dirty[w] : 0, present = g ? g->present[w] : 0, size = f->size;
 
 	if (g) {
@@ -228,6 +232,9 @@ static void clean_extent_locked(struct tfile *f, const struct wb_extent *x)
 		return;
 	uint64_t done = g->wb[x->word] & g->dirty[x->word];
 
+	/* A program may be writing to it past us: clean as far as the checksum fits (I2). */
+	if (f->pass == PASS_WRITE)
+		map_set_intent(&f->map, base, base + 1);
 	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
 		if (done >> b & 1)
 			(void)map_set(&f->map, base + b * BLOCK_BYTES,
@@ -260,7 +267,7 @@ static void finish_pass(struct pass *p, uint64_t mtime_seq)
 		f->attr_owned = false;
 	if (!tfile_dirty_locked(f)) {
 		file_list_remove(f->v, &f->v->dirty, f);
-		if (f->sync_failed)
+		if (f->sync_failed && f->pass == PASS_NONE)
 			rescued_locked(f);
 	}
 	f->data_seq++;
@@ -367,6 +374,7 @@ static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
 		return r;
 	if (in_conflict(f, force))
 		return -EBUSY;
+	pass_adopt(f, true);
 	p->f = f;
 	p->buf = malloc(EXTENT_BYTES);
 	if (!p->buf)

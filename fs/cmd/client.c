@@ -51,13 +51,23 @@ static int refuse_special(const char *path)
 	return fs.f_type == FUSE_SUPER_MAGIC ? -EMEDIUMTYPE : -ENOTTY;
 }
 
+#define OPEN_TRIES 5u
+
 /* Open `path`, of which `before` is the stat; it must still be the same file. */
 static int open_same(const char *path, const struct stat *before, int flags, struct client *ret)
 {
 	_cleanup_close_ int fd = -1;
 	struct stat st;
 
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
+	/* These two tell the daemon that nobody is going to read (fs/passthrough.c). A program that
+	 * gets the file for itself at the same moment makes the open fail. */
+	if (S_ISREG(before->st_mode))
+		flags |= O_DIRECT;
+	for (unsigned i = 0; fd < 0 && i < OPEN_TRIES; i++) {
+		fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
+		if (fd < 0 && errno != EIO)
+			break;
+	}
 	if (fd < 0)
 		return errno == ELOOP && (flags & O_NOFOLLOW) ? -ESTALE : neg_errno();
 	if (fstat(fd, &st) < 0)
@@ -162,6 +172,7 @@ int client_status(const struct client *c, struct hfs_status *ret)
 	TERMINATE(ret->mode);
 	TERMINATE(ret->volume_id);
 	TERMINATE(ret->health_reason);
+	TERMINATE(ret->why_not_passthrough);
 	return err;
 }
 

@@ -58,6 +58,8 @@ static const struct metric metrics[] = {
 	GAUGE(conflicts, "Files that were changed in SRC while newer data waited on the SSD."),
 	COUNTER(errors, "Errors of the SSD or of SRC."),
 	GAUGE(lost_ranges, "Dirty ranges that the SSD cannot give back."),
+	COUNTER(passthrough_opens, "Opens that were given the object on the SSD."),
+	GAUGE(passthrough_files, "Files whose object is in the hands of programs."),
 	RENAMED(uptime_s, "uptime_seconds", "Seconds since the mount."),
 };
 
@@ -85,6 +87,7 @@ static void put_answer(struct json_object *o, const struct hfs_status *s)
 	json_put_bool(o, "read_only", s->read_only);
 	json_put_bool(o, "privileged", s->privileged);
 	json_put_bool(o, "passthrough", s->passthrough);
+	json_put_text(o, "why_not_passthrough", s->why_not_passthrough);
 	json_put_u64(o, "pid", s->pid > 0 ? (uint64_t)s->pid : 0);
 }
 

@@ -56,6 +56,16 @@ static void print_identity(const struct hfs_status *s)
 	printf("%s%s%s\n", s->read_only ? ", read-only" : "",
 	       s->passthrough ? ", passthrough" : ", no passthrough",
 	       s->privileged ? "" : ", unprivileged");
+	if (s->passthrough) {
+		label("passthrough");
+		printf("%" PRIu64 " files now, %" PRIu64 " opens so far\n", s->passthrough_files,
+		       s->passthrough_opens);
+	} else if (*s->why_not_passthrough) {
+		label("passthrough");
+		fputs("no: ", stdout);
+		fmt_put_escaped(stdout, s->why_not_passthrough);
+		putchar('\n');
+	}
 	label("daemon");
 	printf("pid %" PRId32 ", up %s\n", s->pid, DURATION(s->uptime_s));
 }

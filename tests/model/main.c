@@ -34,6 +34,7 @@ static const char usage_text[] =
 	"  --tool PROGRAM      the hybridfs program: mount SRC and SSD on MNT with it\n"
 	"  --src SRC --ssd SSD --mount-opts STR        what to mount, with which -o\n"
 	"  --tier-ops          promote, demote, flush, pin, unpin (one in --tier-every [150])\n"
+	"  --pinned            pin all of MNT at each mount\n"
 	"  --remounts          unmount, compare SRC, mount (one in --remount-every [4000])\n"
 	"  --kills             kill -9 and recover (one in --kill-every [4000])\n"
 	"  --no-mount-ops      MNT is any directory, whatever the options above say\n"
@@ -65,6 +66,7 @@ enum {
 	O_SSD,
 	O_OPTS,
 	O_TIER,
+	O_PINNED,
 	O_REMOUNTS,
 	O_KILLS,
 	O_PLAIN,
@@ -94,6 +96,7 @@ static const struct option options[] = {
 	{ "ssd", 1, NULL, O_SSD },
 	{ "mount-opts", 1, NULL, O_OPTS },
 	{ "tier-ops", 0, NULL, O_TIER },
+	{ "pinned", 0, NULL, O_PINNED },
 	{ "remounts", 0, NULL, O_REMOUNTS },
 	{ "kills", 0, NULL, O_KILLS },
 	{ "no-mount-ops", 0, NULL, O_PLAIN },
@@ -184,6 +187,9 @@ static bool set_flag(struct config *c, int opt)
 	switch (opt) {
 	case O_TIER:
 		c->tier_ops = true;
+		break;
+	case O_PINNED:
+		c->pinned = true;
 		break;
 	case O_REMOUNTS:
 		c->remounts = true;

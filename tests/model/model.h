@@ -124,6 +124,7 @@ struct config {
 	const char *mnt, *ref, *src, *ssd, *tool, *mount_opts, *daemon_log, *on_fail;
 	const char *command; /* as it was typed */
 	uint64_t steps, seed;
+	bool pinned;
 	bool kills, remounts, tier_ops, verbose, lax_kill, strict_times, tier_strict, no_mount_ops,
 		seed_given;
 	unsigned int tier_every, remount_every, kill_every, full_every, hang_s, piece;

@@ -148,11 +148,22 @@ static void settle(struct world *w, struct node *n)
 	durable_synced(w, n);
 }
 
+/* A pinned file is served by the kernel (passthrough) once it is all on the SSD. */
+static void mount_and_pin(struct world *w)
+{
+	const char *args[] = { "pin", w->cfg->mnt, NULL };
+	char out[256];
+
+	mount_start(w->cfg);
+	if (w->cfg->pinned)
+		(void)tool_run(w->cfg, args, out, sizeof(out)); /* some may not fit */
+}
+
 static void go_online(struct world *w)
 {
 	handles_close_all(w);
 	for_files(w, settle);
-	mount_start(w->cfg);
+	mount_and_pin(w);
 	w->root[MNT] = w->cfg->mnt;
 	w->offline = false;
 }
@@ -237,7 +248,7 @@ void step_kill(struct world *w)
 	tier_wait(w);
 	mount_detach(w->cfg);
 	sabotage_killed(w);
-	mount_start(w->cfg);
+	mount_and_pin(w);
 	w->offline = false;
 	clock_gettime(CLOCK_REALTIME, &w->op_end);
 	w->kills++;

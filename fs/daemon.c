@@ -282,6 +282,7 @@ static int open_src(struct daemon *d, unsigned nofile)
 	fs->src_link_len = src_link_length(&fs->src);
 	fs->fd_limit = (int)(nofile - nofile / 8);
 	handle_list_init(&fs->handles);
+	order_init(&fs->order);
 	fd_cache_init(&fs->fds, nofile);
 	r = inode_table_init(&fs->inodes, &fs->src, &fs->fds, (uint64_t)env_wall(NULL) >> 20,
 			     file_gone, fs);
@@ -409,6 +410,7 @@ static int take_down(struct daemon *d)
 		pthread_join(d->signal_thread, NULL);
 	}
 	if (fs->inodes.segments) {
+		order_release(fs);
 		inode_table_release(&fs->inodes);
 		fd_cache_release(&fs->fds);
 	}

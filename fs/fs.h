@@ -15,6 +15,7 @@
 #include "fs/handle.h"
 #include "fs/inode.h"
 #include "fs/options.h"
+#include "fs/order.h"
 #include "tier/src.h"
 #include "tier/tfile.h"
 #include "tier/volume.h"
@@ -32,6 +33,7 @@ struct fs {
 	struct inode_table inodes;
 	struct fd_cache fds;
 	struct handle_list handles;
+	struct order order;
 	struct notifier *notifier; /* owned; NULL before the mount */
 	struct loop *loop;	   /* owned; NULL with -s, and while nothing is served */
 	struct passthrough *pass;  /* owned; NULL: the kernel has to ask us for everything */

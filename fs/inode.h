@@ -42,6 +42,7 @@ enum inode_flag {
 	INODE_NO_PRIVS = 2, /* has no setuid, setgid or file capability to clear on write */
 	INODE_STALE = 4,    /* cached pages are not to be trusted at the next open */
 	INODE_DELETED = 8,  /* the last name is gone */
+	INODE_FRESH = 16,   /* made by us, and nobody has synced it yet */
 };
 
 struct inode {

@@ -259,9 +259,15 @@ void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 /* Names live in SRC only, so SRC is synced. */
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	int fd = open_dir_of(fi->fh)->fd;
+	struct open_dir *dir = open_dir_of(fi->fh);
+	struct fs *fs = fs_of(req);
+	uint64_t renames = order_now(fs);
 
 	(void)ino;
-	loop_hand_over(fs_of(req)->loop);
-	reply_result(req, (datasync ? fdatasync(fd) : fsync(fd)) < 0 ? neg_errno() : 0);
+	loop_hand_over(fs->loop);
+	int r = (datasync ? fdatasync(dir->fd) : fsync(dir->fd)) < 0 ? neg_errno() : 0;
+
+	if (r == 0)
+		order_synced(fs, dir->head.inode, renames);
+	reply_result(req, r);
 }

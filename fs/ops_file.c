@@ -234,6 +234,7 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 
 		if (!fs->opt->set_umask && !(ret->attr.st_mode & (S_ISUID | S_ISGID)))
 			inode_set(i, INODE_NO_PRIVS);
+		inode_set(i, INODE_FRESH);
 		if (!fs->privileged)
 			ret->attr_timeout = 0; /* its ctime may have moved */
 		attr_unsynced(i, f);
@@ -298,6 +299,7 @@ static int sync_file(struct inode *i, struct tfile *f, bool data_only)
 {
 	bool unsynced = !inode_has(i, INODE_SYNCED);
 
+	inode_clear(i, INODE_FRESH);
 	if (unsynced) {
 		tfile_src_unsynced(f);
 		inode_set(i, INODE_SYNCED);
@@ -430,7 +432,9 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 
 	(void)ino;
 	loop_hand_over(fs_of(req)->loop);
-	reply_result(req, sync_file(h->head.inode, h->file, datasync));
+	int r = order_sync(fs_of(req), fuse_req_ctx(req)->uid);
+
+	reply_result(req, r < 0 ? r : sync_file(h->head.inode, h->file, datasync));
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,

@@ -101,6 +101,12 @@ static void subject_unlinked(struct fs *fs, struct subject *s, struct inode *dir
 	}
 }
 
+/* Somebody may have wanted it durable; if so its name matters too, see order.h. */
+static bool is_wanted(const struct subject *s)
+{
+	return !s->inode || !inode_has(s->inode, INODE_FRESH);
+}
+
 /* ---- removing ------------------------------------------------------------------------------ */
 /*
  * Without file handles a file is reached by its names only, and those of a hard link that nobody
@@ -166,6 +172,8 @@ static int do_remove(fuse_req_t req, fuse_ino_t parent, const char *name, int fl
 
 	if (r == 0)
 		r = remove_subject(fs, dir, ref.fd, name, flags, &s);
+	if (r == 0 && is_wanted(&s))
+		order_changed(fs, fuse_req_ctx(req)->uid, dir);
 	subject_release(fs, &s);
 	inode_put(&fs->inodes, dir);
 	return r;
@@ -258,6 +266,17 @@ static void renamed(struct move *m, struct subject *s, struct place old, struct 
 		tfile_set_path(s->file, path);
 }
 
+static void remember_move(struct move *m)
+{
+	uid_t uid = fuse_req_ctx(m->req)->uid;
+
+	if (!is_wanted(&m->source) && (m->target.fd < 0 || !is_wanted(&m->target)))
+		return;
+	order_changed(m->fs, uid, m->from_dir);
+	if (m->to_dir != m->from_dir)
+		order_changed(m->fs, uid, m->to_dir);
+}
+
 static void after_move(struct move *m, const char *old_path)
 {
 	struct fs *fs = m->fs;
@@ -268,6 +287,7 @@ static void after_move(struct move *m, const char *old_path)
 
 	if (same)
 		return; /* two names of one file: rename(2) does nothing then */
+	remember_move(m);
 	renamed(m, &m->source, from, to);
 	if (m->flags & RENAME_EXCHANGE)
 		renamed(m, &m->target, to, from);

@@ -451,6 +451,10 @@ void recover_tail(struct tfile *f);
 int recover_step(struct volume *v, int64_t now_ns);
 bool recover_pending(const struct volume *v);
 
+/* ---- prefetch.c: hints while mounting; they return when the reading is done, or under way ---- */
+void prefetch_objects(struct volume *v, const uint64_t *ids, size_t n);
+void prefetch_file(int dir_fd, const char *name);
+
 /* ---- stamps.c ---- */
 void stamps_open(struct volume *v);
 /* SRC's stamp is what we have just made it; stored if the durably clean copies are right. */

@@ -30,6 +30,13 @@ struct horizons {
 	size_t n, size;	       /* size: a power of two */
 };
 
+/* ... and in all. */
+struct learned {
+	struct horizons horizons;
+	uint64_t *ids; /* owned: files with data, a hint */
+	size_t n_ids, cap_ids;
+};
+
 static struct horizon *find_slot(struct horizon *slots, size_t size, uint64_t id)
 {
 	size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (size - 1);
@@ -55,10 +62,31 @@ static int grow(struct horizons *h)
 	return 0;
 }
 
+/* The objects that will be opened, each mostly once. */
+static int learn_object(struct learned *l, uint64_t id)
+{
+	if (l->n_ids > 0 && l->ids[l->n_ids - 1] == id)
+		return 0;
+	if (l->n_ids == l->cap_ids) {
+		size_t cap = l->cap_ids ? 2 * l->cap_ids : 256;
+		uint64_t *ids = reallocarray(l->ids, cap, sizeof(*ids));
+
+		if (!ids)
+			return -ENOMEM;
+		l->ids = ids;
+		l->cap_ids = cap;
+	}
+	l->ids[l->n_ids++] = id;
+	return 0;
+}
+
 static int learn(void *arg, const struct journal_entry *e)
 {
-	struct horizons *h = arg;
+	struct learned *l = arg;
+	struct horizons *h = &l->horizons;
 
+	if (e->type == J_DATA)
+		return learn_object(l, e->file_id);
 	if (e->type != J_SYNCED && e->type != J_DELETE)
 		return 0;
 	if (2 * h->n >= h->size) {
@@ -83,7 +111,7 @@ static bool is_obsolete(const struct horizons *h, const struct journal_entry *e)
 struct replay {
 	const struct journal_pos *from;
 	struct volume *v;
-	struct horizons horizons;
+	struct learned learned;
 	struct src_key key; /* of the last file row: its object is described by it, */
 	bool known;	    /* its object has been synced before, description and all */
 	char *path;	    /* ... and by this; owned, may be NULL */
@@ -114,7 +142,7 @@ static int open_object(struct replay *p, uint64_t id)
 
 static int apply_data(struct replay *p, const struct journal_entry *e)
 {
-	if (is_obsolete(&p->horizons, e))
+	if (is_obsolete(&p->learned.horizons, e))
 		return 0;
 	int r = open_object(p, e->file_id);
 
@@ -219,19 +247,16 @@ static int create_journal(struct volume *v, unsigned slot)
 	return r;
 }
 
-/*
- * Rows of thousands of files all over a cold catalog, a page or two at a time: reading all of it at
- * once is quicker. Only a hint.
- */
+/* Rows of thousands of files are all over a cold catalog: reading all of it at once is quicker than
+ * a page or two at a time; and so for the objects. */
 #define PREFETCH_FROM_FRAMES 256u
-#define PREFETCH_BYTES_MAX (512ll << 20)
 
-static void prefetch_catalog(struct volume *v, uint64_t frames)
+static void prefetch(struct replay *p)
 {
-	_cleanup_close_ int fd = openat(v->dir_fd, "catalog.db", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	if (fd >= 0 && frames >= PREFETCH_FROM_FRAMES)
-		(void)posix_fadvise(fd, 0, PREFETCH_BYTES_MAX, POSIX_FADV_WILLNEED);
+	if (p->frames < PREFETCH_FROM_FRAMES)
+		return;
+	prefetch_file(p->v->dir_fd, "catalog.db");
+	prefetch_objects(p->v, p->learned.ids, p->learned.n_ids);
 }
 
 /* Replay `old` (NULL: there is none) into objects and catalog, and start a new journal. */
@@ -241,12 +266,13 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	int r = 0;
 
 	if (v->old_journal)
-		r = journal_replay(v->old_journal, learn, &p.horizons, &p.frames);
+		r = journal_replay(v->old_journal, learn, &p.learned, &p.frames);
 	/* Before anything is changed. */
 	if (r == 0 && v->old_journal && v->unclean)
 		r = journal_verify_end(v->old_journal);
 	crash_point(CP_REPLAY_LEARNED);
-	prefetch_catalog(v, p.frames);
+	if (r == 0)
+		prefetch(&p);
 	if (r == 0)
 		r = create_journal(v, !pos->slot);
 	crash_point(CP_REPLAY_CREATED);
@@ -264,7 +290,8 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	}
 	if (p.fd >= 0)
 		close(p.fd);
-	free(p.horizons.slots);
+	free(p.learned.horizons.slots);
+	free(p.learned.ids);
 	free(p.path);
 	return r;
 }

@@ -62,6 +62,7 @@ notifier_is_held() {
 	kill -STOP "$rec_pid"
 	cat <&7 >/dev/null 2>"$TOP/cat" 3>&- 7<&- &
 	reader=$!
+	hfs_wait_until grep -q '(cat) D' "/proc/$reader/stat"	# it has locked its pages
 	touch "$SRC/file"		# a foreign change: its pages are to be dropped
 	timeout 20 stat "$MNT/file" >/dev/null
 	hfs_wait_until notifier_is_held

@@ -159,6 +159,7 @@ struct tfile {
 	/* Passthrough, see pass.h. While `pass` is set the file is in volume.passing, and its
 	 * object held. */
 	enum pass_state pass;
+	uint64_t pass_kept;	/* blocks that it counts in volume.pass_kept */
 	unsigned pass_opens;	/* of programs, known to us; mappings and zombies are not */
 	unsigned pass_cut;	/* odd: size or holes of the object are being changed by us */
 	bool pass_marked; /* while mounting: programs could write to it */
@@ -266,6 +267,7 @@ struct volume {
 	struct ghost ghost;
 	bool pass_supported; /* the SSD's filesystem can do what passthrough needs */
 	_Atomic uint64_t pass_flush, pass_opens;
+	_Atomic uint64_t pass_kept; /* blocks of files that are open this way and not pinned */
 	_Atomic bool pass_closed; /* a last close may have left something to look at */
 	_Atomic bool ssd_failed; /* the SSD refused writes; SRC takes them until it recovers */
 	_Atomic int64_t ssd_retry_ns;

@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-/* Files that are not pinned and cannot be evicted while open: this part of the cap at most. */
+/* Files that are not pinned and cannot be evicted while open: this part of the cap at most, all of
+ * them together. */
 #define UNPINNED_PART 2u
 /* For less, an open and a close this way cost more than the reads in between save (measured: 65 us
  * more for both, and the kernel's cached pages are dropped). */
@@ -168,6 +169,11 @@ static const char *why_not_volume(const struct volume *v)
 	return v->pass_supported ? NULL : "the SSD's filesystem has no leases or coarse times";
 }
 
+static uint64_t blocks_of(const struct tfile *f)
+{
+	return round_up_u64(f->size, BLOCK_BYTES) / BLOCK_BYTES;
+}
+
 static const char *why_not_locked(const struct tfile *f)
 {
 	const struct volume *v = f->v;
@@ -184,8 +190,7 @@ static const char *why_not_locked(const struct tfile *f)
 		return "not settled yet";
 	if (!pass_all_present_locked(f))
 		return "not all of it is on the SSD";
-	if (!f->pinned && round_up_u64(f->size, BLOCK_BYTES) >
-				  v->cap_blocks * BLOCK_BYTES / UNPINNED_PART)
+	if (!f->pinned && atomic_load(&v->pass_kept) + blocks_of(f) > v->cap_blocks / UNPINNED_PART)
 		return "not pinned, and half of the SSD would be kept";
 	return NULL;
 }
@@ -255,6 +260,8 @@ static int become_readable(struct tfile *f)
 	if (r == 0) {
 		pthread_mutex_lock(&f->lock);
 		f->pass = PASS_READ;
+		f->pass_kept = f->pinned ? 0 : blocks_of(f);
+		atomic_fetch_add(&f->v->pass_kept, f->pass_kept);
 		f->pass_stale = f->pass_final = false;
 		f->pass_scan = UINT64_MAX;
 		pthread_mutex_unlock(&f->lock);
@@ -340,6 +347,8 @@ void pass_leave(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
 	f->pass = PASS_NONE;
+	atomic_fetch_sub(&f->v->pass_kept, f->pass_kept);
+	f->pass_kept = 0;
 	pthread_mutex_unlock(&f->lock);
 	tfile_drop_object(f);
 	file_list_remove(f->v, &f->v->passing, f);

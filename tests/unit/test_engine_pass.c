@@ -689,7 +689,35 @@ static void failed_sync_is_told(void)
 	end();
 }
 
-UNIT_MAIN({ "partly_resident_is_not_given", partly_resident_is_not_given },
+/* I8: what cannot be evicted while it is open leaves half of the SSD to others, all together; it
+ * counts as long as it is given away. */
+static void unpinned_files_leave_room(void)
+{
+	begin(SIZE);
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+	uint64_t blocks = SIZE / BLOCK_BYTES, half = v->cap_blocks / 2;
+
+	promote(f, SIZE);
+	atomic_store(&v->pass_kept, half - blocks + 1); /* by others */
+	CHECK(tfile_why_no_pass(f, false) != NULL);
+	CHECK_EQ(tfile_pass_begin(f, false, false), -EAGAIN);
+	atomic_store(&v->pass_kept, half - blocks);
+	CHECK_EQ(tfile_pass_begin(f, false, false), 0);
+	CHECK_EQ(atomic_load(&v->pass_kept), half);
+	CHECK_EQ(tfile_pass_begin(f, false, true), 0); /* the same file again */
+	CHECK_EQ(atomic_load(&v->pass_kept), half);
+	tfile_pass_end(f);
+	tfile_pass_end(f);
+	CHECK(!passing(f));
+	CHECK_EQ(atomic_load(&v->pass_kept), half - blocks);
+	atomic_store(&v->pass_kept, 0);
+	leave_it(f);
+}
+
+UNIT_MAIN({ "unpinned_files_leave_room", unpinned_files_leave_room },
+	  { "partly_resident_is_not_given", partly_resident_is_not_given },
 	  { "other_modes_do_not_give", other_modes_do_not_give },
 	  { "object_in_use_is_not_released", object_in_use_is_not_released },
 	  { "writer_has_durable_intents", writer_has_durable_intents },

@@ -579,6 +579,38 @@ static void journal_is_void_for_a_writer(void)
 	leave_it(f);
 }
 
+static void commit_then_overwrite_and_die(void)
+{
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	CHECK_EQ(tfile_pin(f, true, 0, 0), 0);
+	promote(f, SIZE);
+	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
+	int fd = program_open(f, O_RDWR);
+
+	program_write(fd, 'C', SIZE, 100);
+	CHECK_EQ(size_of(f), SIZE + 100);
+	CHECK_EQ(commit_file(f), 0);
+	program_write(fd, 'D', SIZE, 100);
+	CHECK_EQ(tfile_fsync(f, true), 0);
+	crash();
+}
+
+/* I6: nor does the journal take data of a file while programs write to it. */
+static void journal_takes_nothing_of_a_writer(void)
+{
+	begin(SIZE);
+	CHECK_EQ(in_child(commit_then_overwrite_and_die), CRASHED);
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	CHECK_EQ(byte_at(f, SIZE + 50), 'D');
+	leave_it(f);
+}
+
 static void give_to_zombie_and_die(void)
 {
 	int fd = inherited;
@@ -734,5 +766,6 @@ UNIT_MAIN({ "unpinned_files_leave_room", unpinned_files_leave_room },
 	  { "foreign_change_under_a_writer", foreign_change_under_a_writer },
 	  { "crash_under_a_writer", crash_under_a_writer },
 	  { "journal_is_void_for_a_writer", journal_is_void_for_a_writer },
+	  { "journal_takes_nothing_of_a_writer", journal_takes_nothing_of_a_writer },
 	  { "zombies_keep_writing", zombies_keep_writing },
 	  { "failed_sync_is_told", failed_sync_is_told })

@@ -151,6 +151,14 @@ static void env_wake(void *ctx)
 	background_wake(&d->background);
 }
 
+/* Only requests read and write, and the loop is there as long as they are. */
+static void env_waits(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	loop_hand_over(d->fs.loop);
+}
+
 static char *env_path_of(void *ctx, const struct src_key *key)
 {
 	struct daemon *d = ctx;
@@ -294,6 +302,7 @@ static int open_volume(struct daemon *d)
 	struct volume_env env = { .wall_ns = env_wall,
 				  .monotonic_ns = env_monotonic,
 				  .wake = env_wake,
+				  .waits = env_waits,
 				  .log = log_from_volume,
 				  .path_of = env_path_of,
 				  .invalidate = env_invalidate,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "tier/pass.h"
 
@@ -115,10 +116,30 @@ static void account_read(struct tfile *f, uint64_t hit, uint64_t miss)
 }
 
 /* ---- read --------------------------------------------------------------------------------- */
+static void about_to_wait(struct tfile *f)
+{
+	if (f->v->env.waits)
+		f->v->env.waits(f->v->env.ctx);
+}
+
+/* What of it is in memory, so that nobody has to be told before. */
+static size_t read_cached(struct tfile *f, int fd, void *buf, size_t len, uint64_t off)
+{
+	struct iovec part = { .iov_base = buf, .iov_len = len };
+	ssize_t n = preadv2(fd, &part, 1, (off_t)off, RWF_NOWAIT);
+	size_t have = n > 0 ? (size_t)n : 0;
+
+	if (have < len)
+		about_to_wait(f);
+	return have;
+}
+
 static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 {
 	size_t len = run.end - run.start;
-	int r = f->obj_fd < 0 ? -EIO : read_object(f, buf, len, run.start);
+	size_t have = f->obj_fd < 0 ? 0 : read_cached(f, f->obj_fd, buf, len, run.start);
+	int r = f->obj_fd < 0 ? -EIO
+			      : read_object(f, (char *)buf + have, len - have, run.start + have);
 
 	if (r == 0)
 		return 0;
@@ -131,9 +152,13 @@ static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 
 static int read_run(struct tfile *f, struct map_run run, void *buf)
 {
+	size_t len = run.end - run.start;
+
 	if (run.state != BLOCK_ABSENT)
 		return read_ssd(f, run, buf);
-	return read_full(f->src_fd, buf, run.end - run.start, run.start);
+	size_t have = read_cached(f, f->src_fd, buf, len, run.start);
+
+	return read_full(f->src_fd, (char *)buf + have, len - have, run.start + have);
 }
 
 /* The range is reserved; `end` is within the file. */
@@ -216,7 +241,9 @@ static int write_partial_block(struct tfile *f, const char *data, uint64_t from,
 	uint64_t base = round_down_u64(from, BLOCK_BYTES);
 	/* SRC may be longer than the file for a moment (a cut that waits for write-back). */
 	uint64_t size = tfile_size(f);
-	int r = size > base ? read_full(f->src_fd, block, sizeof(block), base) : 0;
+	size_t have = size > base ? read_cached(f, f->src_fd, block, sizeof(block), base) : 0;
+	int r = size > base ? read_full(f->src_fd, block + have, sizeof(block) - have, base + have)
+			    : 0;
 
 	if (r < 0)
 		return r;
@@ -282,6 +309,7 @@ static int begin_ssd_write(struct tfile *f, uint64_t start, uint64_t end)
 		}
 		pthread_mutex_unlock(&f->lock);
 		if (needs) {
+			about_to_wait(f);
 			r = commit_file(f);
 			crash_point(CP_WRITE_INTENT);
 		}

@@ -38,6 +38,8 @@ struct volume_env {
 	int64_t (*monotonic_ns)(void *ctx);
 	/* Called when there is new work for the background; must not block. May be NULL. */
 	void (*wake)(void *ctx);
+	/* The caller of tfile_read() or tfile_write() is about to wait for a disk. May be NULL. */
+	void (*waits)(void *ctx);
 	/* One line for the log, no newline. level: 3 error, 4 warning, 6 info (as syslog). */
 	void (*log)(void *ctx, int level, const char *line);
 	/* Without file handles: the present path of a file the caller knows, malloc'ed, or NULL. */

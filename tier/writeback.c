@@ -90,6 +90,25 @@ static uint64_t sum_blocks(const struct pass *p, uint64_t base, uint64_t mask)
 	return sum;
 }
 
+/*
+ * Before SRC gets them the durable state has to call these blocks dirty, not clean under an intent:
+ * should they be written once more, with the bytes of before, their checksum would fit again after
+ * a crash, while SRC has what is written now. The range is reserved, so they stay dirty. An SSD
+ * that can not store it is no reason to keep the data from SRC; but then no stamp may vouch for it.
+ */
+static void make_dirty_known(struct tfile *f, uint64_t base)
+{
+	pthread_mutex_lock(&f->lock);
+	const struct map_group *g = map_find(&f->map, base / GROUP_BYTES);
+	bool known = !g || g->seq == g->committed_seq;
+
+	pthread_mutex_unlock(&f->lock);
+	if (known || commit_file(f) == 0)
+		return;
+	stamps_reshape_begin(f);
+	stamps_reshape_end(f);
+}
+
 static int write_extent(struct pass *p, uint64_t base)
 {
 	struct tfile *f = p->f;
@@ -110,6 +129,8 @@ static int write_extent(struct pass *p, uint64_t base)
 		g->touched &= ~(1ull << w);
 	}
 	pthread_mutex_unlock(&f->lock);
+	if (dirty)
+		make_dirty_known(f, base);
 	int r = dirty ? read_blocks(p, base, present) : 0;
 
 	range_unlock(&f->ranges, &range);

@@ -70,6 +70,38 @@ static void kill_amid_writeback_keeps_copies(void)
 	end();
 }
 
+/* The second write-back finds the busy mark and the intent durable, and has nothing to commit for. */
+static void crash_after_a_b_a(void *arg)
+{
+	(void)arg;
+	struct tfile *f = all_clean();
+
+	write_at(f, 'C', 0, BLOCK_BYTES);
+	CHECK_EQ(flush(f, false), 0);
+	write_at(f, 'B', EXTENT_BYTES, BLOCK_BYTES);
+	CHECK_EQ(flush(f, false), 0);
+	write_at(f, 'A', EXTENT_BYTES, BLOCK_BYTES);
+	crash();
+}
+
+/* The checksum of before fits again, and SRC has what we gave it: still they are not the same. */
+static void kill_after_writing_the_old_bytes_again(void)
+{
+	begin(FILE_BYTES);
+	CHECK_EQ(unit_child(crash_after_a_b_a, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+		int shown = byte_at(f, EXTENT_BYTES);
+
+		CHECK_EQ(flush(f, false), 0);
+		CHECK_EQ(src_byte(EXTENT_BYTES), shown);
+		CHECK_EQ(src_byte(0), 'C');
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void crash_after_bypass(void *arg)
 {
 	uint64_t bytes;
@@ -290,6 +322,7 @@ static void sweep_releases_leaked_space(void)
 }
 
 UNIT_MAIN({ "kill_amid_writeback_keeps_copies", kill_amid_writeback_keeps_copies },
+	  { "kill_after_writing_the_old_bytes_again", kill_after_writing_the_old_bytes_again },
 	  { "kill_after_a_write_past_the_ssd_keeps_copies",
 	    kill_after_a_write_past_the_ssd_keeps_copies },
 	  { "kill_after_chmod_keeps_copies", kill_after_chmod_keeps_copies },

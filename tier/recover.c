@@ -120,10 +120,23 @@ static uint64_t differing(struct settling *s, const struct map_group *g, unsigne
 	return differ;
 }
 
+/* It was written, and SRC has the same by now: the checksum is what is out of date. */
+static void set_sum(struct tfile *f, uint64_t index, unsigned w, uint64_t sum)
+{
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, index);
+
+	if (g) {
+		g->sum[w] = sum;
+		map_group_changed(&f->map, g);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
 /* One extent of a group with an intent: which of its clean blocks are clean indeed? */
 static void settle_extent(struct settling *s, const struct map_group *g, unsigned w)
 {
-	uint64_t clean = g->present[w] & ~g->dirty[w], sum;
+	uint64_t clean = g->present[w] & ~g->dirty[w], sum = 0;
 	bool exact = !g->dirty[w] && g->sum_valid >> w & 1;
 
 	if (!clean)
@@ -142,6 +155,8 @@ static void settle_extent(struct settling *s, const struct map_group *g, unsigne
 		return;
 	clean = differing(s, g, w, clean);
 	set_extent(s, g, w, clean, BLOCK_DIRTY);
+	if (exact && !clean)
+		set_sum(s->f, g->index, w, sum);
 	crash_point(CP_SETTLE_EXTENT);
 	s->dirtied |= clean != 0;
 }

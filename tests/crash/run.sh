@@ -5,7 +5,8 @@
 # they may hold when the power fails, and check that every promise made before the cut is kept.
 #
 #	run.sh [--workload W,...] [--cycles N] [--limit S] [--seconds S] [--seed S] [--procs N]
-#		[--options OPT,...] [--control] [--sabotage early|nosync|build] [--keep]
+#		[--options OPT,...] [--pinned] [--control] [--sabotage early|nosync|build]
+#		[--keep]
 #	run.sh --points N [--only MAX] [--limit S] [--seconds S] [--seed S] [--workload W,...] ...
 #	run.sh --recording DIR [--cycles N | --at RECORD:SEED]
 #
@@ -16,6 +17,7 @@
 # --points: N cuts at passings of each crash point (tier/crash_point.h) instead of random moments, or
 # of MAX points that the seed chooses; also of those that are passed in a recovery. The program is
 # HYBRIDFS_POINTS [build/points/hybridfs, make CRASHPOINTS=1]. Default: mixed, truncate, rename.
+# --pinned: their directory is pinned, so the kernel reads and writes most files by itself.
 # --control: the workloads run on SRC's plain ext4, without hybridfs.
 # With --sabotage the run must find failures: it ends with 0 as soon as there is one. early: marks
 # come before their sync; nosync: the daemon's syncs do nothing; build: $HYBRIDFS is sabotaged.
@@ -44,7 +46,7 @@ declare -A cut_at	# how many cuts at each crash point
 cycles=50 seconds=10 seed=$((RANDOM * 32768 + RANDOM)) procs=6 options='' sabotage='' recording='' at=''
 limit='' until=''	# until: in $SECONDS, when the cuts of this workload end
 points='' only=0	# points: cuts at each crash point
-control=0 keep=0 passed=0 failed=0 skipped=0 again=0 zeros=0
+control=0 pinned=0 keep=0 passed=0 failed=0 skipped=0 again=0 zeros=0
 # Of so many cuts one is followed by cuts of its recovery, as many as:
 again_every=6 again_cuts=2
 round=12
@@ -60,6 +62,7 @@ parse() {
 		case $1 in
 		--keep) keep=1; shift; continue ;;
 		--control) control=1; shift; continue ;;
+		--pinned) pinned=1; shift; continue ;;
 		--workload | --cycles | --limit | --seconds | --seed | --procs | --options | --sabotage | \
 			--recording | --at | --points | --only) [ $# -ge 2 ] || usage ;;
 		*) usage ;;
@@ -143,6 +146,7 @@ stop_recording() {
 steer() {
 	local files commands=(promote demote flush 'promote --range 256K:1M' pin unpin) command i=0
 
+	[ "$pinned" = 0 ] || commands=(promote demote flush pin)
 	while [ ! -e "$TOP/stop" ]; do
 		files=("$MNT"/w/*)
 		read -ra command <<<"${commands[i++ % ${#commands[@]}]}"
@@ -157,6 +161,9 @@ work() {
 
 	mkdir "$place/w" && sync -f "$place" || return
 	rm -f "$TOP/stop"
+	if [ "$pinned" = 1 ]; then
+		"$HYBRIDFS" pin -q "$place/w" || return
+	fi
 	if [ "$control" = 0 ]; then
 		steer &
 		steering=$!
@@ -189,7 +196,7 @@ record() {
 	fi
 	work "$1" "$3" || rc=1
 	if [ "$control" = 0 ]; then
-		echo "    $(hfs_json '.mounts[0] | "\(.promotions) promotions, \(.demotions) demotions, \(.written_back_bytes) bytes written back, \(.bypassed_bytes) bypassed"')"
+		echo "    $(hfs_json '.mounts[0] | "\(.promotions) promotions, \(.demotions) demotions, \(.written_back_bytes) bytes written back, \(.bypassed_bytes) bypassed, \(.passthrough_opens) opens with passthrough"')"
 		hfs_umount || rc=1
 		hfs_log_is_clean || rc=1
 	fi

@@ -129,6 +129,15 @@ static int open_file(const struct writer *w, const char *name, int flags)
 	return fd;
 }
 
+/* Programs open their files again from time to time; a filesystem may serve them another way then. */
+#define SYNCS_PER_OPEN 12
+
+static void open_again(const struct writer *w, int *fd, const char *name, int flags)
+{
+	close(*fd);
+	*fd = open_file(w, name, flags);
+}
+
 static void *allocate(size_t bytes)
 {
 	void *p = malloc(bytes);
@@ -177,7 +186,7 @@ static void over_write(const struct writer *w, int fd, uint64_t step, unsigned i
 static void run_overwrite(struct writer *w)
 {
 	unsigned char *buf = allocate((size_t)OVER_BLOCKS * PLAN_BLOCK);
-	unsigned int first, count;
+	unsigned int first, count, syncs = 0;
 	uint64_t step = 0;
 	int fd;
 
@@ -187,8 +196,11 @@ static void run_overwrite(struct writer *w)
 	while (!time_is_up(w)) {
 		plan_over(&w->actor, ++step, &first, &count);
 		over_write(w, fd, step, first, count, buf);
-		if (plan_syncs(&w->actor, step))
-			sync_and_mark(w, fd, step);
+		if (!plan_syncs(&w->actor, step))
+			continue;
+		sync_and_mark(w, fd, step);
+		if (++syncs % SYNCS_PER_OPEN == 0)
+			open_again(w, &fd, "overwrite", 0);
 	}
 	close(fd);
 	free(buf);
@@ -220,7 +232,7 @@ static void run_cold(struct writer *w)
 {
 	unsigned char *buf = aligned_alloc(PLAN_BLOCK, (size_t)COLD_BLOCKS * PLAN_BLOCK);
 	uint64_t versions[COLD_BLOCKS] = { 0 }, step = 0;
-	unsigned int first, count, i;
+	unsigned int first, count, i, syncs = 0;
 	int fd, direct_fd;
 	char name[32];
 
@@ -237,8 +249,14 @@ static void run_cold(struct writer *w)
 		over_write(w, fd, step, first, count, buf);
 		for (i = first; i < first + count; i++)
 			versions[i] = step;
-		if (plan_syncs(&w->actor, step))
-			sync_and_mark(w, fd, step);
+		if (!plan_syncs(&w->actor, step))
+			continue;
+		sync_and_mark(w, fd, step);
+		if (++syncs % SYNCS_PER_OPEN == 0) {
+			close(direct_fd);
+			open_again(w, &fd, name, 0);
+			direct_fd = open_file(w, name, O_DIRECT);
+		}
 	}
 	close(direct_fd);
 	close(fd);
@@ -389,6 +407,7 @@ static int trunc_do(int fd, const struct trunc_op *op, const struct trunc_state 
 static void run_truncate(struct writer *w)
 {
 	struct trunc_state *state = calloc(1, sizeof(*state));
+	unsigned int syncs = 0;
 	uint64_t step = 0;
 	char name[32];
 	int fd;
@@ -404,8 +423,11 @@ static void run_truncate(struct writer *w)
 		plan_trunc_apply(&w->actor, step, &op, state);
 		if (trunc_do(fd, &op, state) < 0)
 			die("operation %d in step %llu", op.kind, (unsigned long long)step);
-		if (plan_syncs(&w->actor, step))
-			sync_and_mark(w, fd, step);
+		if (!plan_syncs(&w->actor, step))
+			continue;
+		sync_and_mark(w, fd, step);
+		if (++syncs % SYNCS_PER_OPEN == 0)
+			open_again(w, &fd, name, 0);
 	}
 	close(fd);
 	free(state);

@@ -70,7 +70,43 @@ static void kill_amid_writeback_keeps_copies(void)
 	end();
 }
 
-/* The second write-back finds the busy mark and the intent durable, and has nothing to commit for. */
+/* Intent and checksum are durable; SRC gets the new bytes; the commit that would say so is missing,
+ * and it is not written any more. */
+static void crash_before_the_new_checksum(void *arg)
+{
+	(void)arg;
+	struct tfile *f = all_clean();
+
+	write_at(f, 'B', 0, BLOCK_BYTES);
+	put_src(src_file, 'B', 0, BLOCK_BYTES);
+	stamps_note(f); /* as a write-back does */
+	crash();
+}
+
+/* Same bytes in SRC as on the SSD: clean, and the checksum that is stored is theirs. */
+static void settled_extent_has_its_checksum(void)
+{
+	begin(FILE_BYTES);
+	CHECK_EQ(unit_child(crash_before_the_new_checksum, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = use();
+		const struct map_group *g = map_find(&f->map, 0);
+		char block[BLOCK_BYTES];
+		uint64_t sum = 0;
+
+		for (unsigned b = 0; g && b < BLOCKS_PER_EXTENT; b++) {
+			memset(block, b == 0 ? 'B' : 'A', sizeof(block));
+			sum += block_sum(block, b);
+		}
+		CHECK(g && g->present[0] && !g->dirty[0] && g->sum_valid & 1);
+		CHECK_EQ(g ? g->sum[0] : 0, sum);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+/* The second write-back finds busy mark and intent durable, and has nothing to commit for. */
 static void crash_after_a_b_a(void *arg)
 {
 	(void)arg;
@@ -322,6 +358,7 @@ static void sweep_releases_leaked_space(void)
 }
 
 UNIT_MAIN({ "kill_amid_writeback_keeps_copies", kill_amid_writeback_keeps_copies },
+	  { "settled_extent_has_its_checksum", settled_extent_has_its_checksum },
 	  { "kill_after_writing_the_old_bytes_again", kill_after_writing_the_old_bytes_again },
 	  { "kill_after_a_write_past_the_ssd_keeps_copies",
 	    kill_after_a_write_past_the_ssd_keeps_copies },

@@ -450,6 +450,7 @@ int recover_volume(struct volume *v);
 int recover_settle_map(struct tfile *f, int obj_fd);
 /* First use after a crash, with size and object known: zero what is behind the end. */
 void recover_tail(struct tfile *f);
+void redo_cut_at_mount(struct tfile *f); /* while mounting only */
 int recover_step(struct volume *v, int64_t now_ns);
 bool recover_pending(const struct volume *v);
 

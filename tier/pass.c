@@ -323,6 +323,9 @@ static int become_writable(struct tfile *f)
 	int64_t ns = 0;
 	int r = mark_time(f, &ns);
 
+	/* Its size as well, which the mark makes the file's. */
+	if (r == 0 && fsync(f->obj_fd) < 0)
+		r = neg_errno();
 	if (r < 0)
 		return r;
 	r = pass_set_mark(f->v, f->id, true);
@@ -444,6 +447,9 @@ static void finish(struct tfile *f)
 		/* What was found is durable before the object ceases to speak for itself. */
 		int r = f->dead ? 0 : commit_adopted(f);
 
+		/* A cut or a longer end may have been committed without: rows need no sync. */
+		if (r == 0 && !f->dead && fsync(f->obj_fd) < 0)
+			r = neg_errno();
 		if (r == 0)
 			r = pass_set_mark(v, f->id, false);
 		if (r < 0 && !f->dead) {

@@ -31,6 +31,7 @@ static uint64_t adopt_stat_locked(struct tfile *f, const struct stat *st)
 	int64_t mtime = timespec_ns(st->st_mtim);
 	uint64_t size = (uint64_t)st->st_size, before = f->size;
 
+	f->size_known = true; /* P1: after a crash the row may not say, and SRC's is not it */
 	if (mtime != f->pass_mtime_ns) {
 		f->pass_mtime_ns = mtime;
 		f->mtime = f->ctime = st->st_mtim;
@@ -276,10 +277,36 @@ static int cut_tail(struct tfile *f, uint64_t size)
 	return r;
 }
 
+/* The object was as long as the file, and its last block is going to be longer: on the SSD as a
+ * whole, or not at all. */
+static int grow_tail(struct tfile *f, uint64_t size)
+{
+	struct stat st;
+	int r = 0;
+
+	if (fstat(f->obj_fd, &st) < 0)
+		return neg_errno();
+	uint64_t old = (uint64_t)st.st_size, base = round_down_u64(old, BLOCK_BYTES);
+
+	if (old == base || size <= old)
+		return 0;
+	pthread_mutex_lock(&f->lock);
+	enum block_state state = map_state(&f->map, base);
+
+	if (state == BLOCK_DIRTY || (state == BLOCK_CLEAN && f->pass == PASS_WRITE))
+		r = tfile_written_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
+	else if (state == BLOCK_CLEAN)
+		r = tfile_map_set_locked(f, base, base + BLOCK_BYTES, BLOCK_ABSENT);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
 int pass_truncated(struct tfile *f, uint64_t size)
 {
 	int r = cut_tail(f, size);
 
+	if (r == 0)
+		r = grow_tail(f, size);
 	if (ftruncate(f->obj_fd, (off_t)size) < 0)
 		return neg_errno();
 	return r;
@@ -312,6 +339,8 @@ int pass_fallocated(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	struct stat st;
 	int r = zeroes ? sync_src_data(f) : 0;
 
+	if (r == 0 && grows)
+		r = grow_tail(f, off + len);
 	if (r == 0 && zeroes)
 		r = object_punch(f->obj_fd, off, len);
 	/* Space where the program is going to write, if there is any: SRC has it (I8). */

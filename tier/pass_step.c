@@ -236,6 +236,28 @@ bool pass_recover(struct tfile *f, int obj_fd)
 	return true;
 }
 
+/* The object is shorter than SRC: the cut, or what made both longer, had reached one disk only. By
+ * P1 that is the file, and SRC must not be longer. */
+static void cut_src(struct tfile *f)
+{
+	uint64_t size;
+	int64_t ns;
+
+	stat_src(f, &size, &ns);
+	pthread_mutex_lock(&f->lock);
+	bool cut = f->pass == PASS_WRITE && !f->conflict && size > f->size;
+
+	if (cut) {
+		f->pending_to = f->truncate_pending ? min_u64(f->pending_to, f->size) : f->size;
+		f->truncate_pending = true;
+		f->cut_to = min_u64(f->cut_to, f->pending_to);
+		tfile_changed_locked(f);
+	}
+	pthread_mutex_unlock(&f->lock);
+	if (cut)
+		redo_cut_at_mount(f);
+}
+
 /* Its size and times are right before anybody asks. A mark that stays must have its state: else the
  * next mount would take an object for the file that is not. */
 static int recover_file(struct volume *v, uint64_t id)
@@ -253,8 +275,10 @@ static int recover_file(struct volume *v, uint64_t id)
 		f->pass_marked = true;
 		r = tfile_load_map(f);
 	}
-	if (r == 0)
+	if (r == 0) {
 		pass_adopt(f, true);
+		cut_src(f);
+	}
 	/* Nobody got it: the row that comes before was not committed, or is gone. */
 	if (r == -ENOENT || (r == 0 && !pass_on(f)))
 		r = pass_set_mark(v, id, false);

@@ -382,7 +382,7 @@ void recover_tail(struct tfile *f)
  * A cut that may not have reached SRC is done before anybody reads: what SRC has behind it, were it
  * written since, must not be seen first and then go. Where SRC cannot be written it stays pending.
  */
-static void redo_cut_at_mount(struct tfile *f)
+void redo_cut_at_mount(struct tfile *f)
 {
 	struct stat st;
 	_cleanup_close_ int fd = tfile_open_src(f, O_RDWR | O_NONBLOCK);

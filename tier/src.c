@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "db/base.h"
@@ -17,6 +18,8 @@
 #define KEY_INODE 2
 #define INO32_GEN 1 /* FILEID_INO32_GEN of the kernel */
 #define HANDLE_MAX (SRC_KEY_MAX - 5)
+#define HANDLE_TRIES 50u
+#define HANDLE_PAUSE_NS 1000000l
 
 _Static_assert(HANDLE_MAX >= MAX_HANDLE_SZ, "every kernel handle fits into a key");
 
@@ -238,6 +241,12 @@ static int open_handle(const struct src *s, const struct src_key *key, int flags
 	memcpy(h.fh.f_handle, key->data + 5, h.fh.handle_bytes);
 	int fd = open_by_handle_at(s->root_fd, &h.fh, flags);
 
+	/* Not for want of memory: the inode's number is just being given to a new file (ext4). A
+	 * moment later the kernel can tell that the handle means another one. */
+	for (unsigned i = 0; fd < 0 && errno == ENOMEM && i < HANDLE_TRIES; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = HANDLE_PAUSE_NS }, NULL);
+		fd = open_by_handle_at(s->root_fd, &h.fh, flags);
+	}
 	return fd >= 0 ? fd : neg_errno();
 }
 

@@ -212,10 +212,11 @@ tree_sums() {
 	(cd "$1/w" && find . -type f ! -name '*-shm' -print0 | sort -z | xargs -0r md5sum)
 }
 
-# verified DIR: all that the marks promise is there. Where data goes to SRC first, zeros may stand for
-# what was not promised, as on plain ext4 (--control counts how often).
+# verified DIR: all that the marks promise is there. Where data goes to a filesystem first, SRC's or by
+# passthrough the SSD's, zeros may stand for what was not promised, as on plain ext4 (--control counts
+# how often).
 verified() {
-	if [ "$control" = 1 ] || [[ $cut_options =~ mode=|seq_cutoff=|size= ]]; then
+	if [ "$control" = 1 ] || [ "$pinned" = 1 ] || [[ $cut_options =~ mode=|seq_cutoff=|size= ]]; then
 		"$bin/verify" "$1/w" "$rec_seed" lax <"$work/marks"
 	else
 		"$bin/verify" "$1/w" "$rec_seed" <"$work/marks"

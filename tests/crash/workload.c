@@ -129,7 +129,7 @@ static int open_file(const struct writer *w, const char *name, int flags)
 	return fd;
 }
 
-/* Programs open their files again from time to time; a filesystem may serve them another way then. */
+/* Programs open their files again from time to time; a filesystem may serve them otherwise then. */
 #define SYNCS_PER_OPEN 12
 
 static void open_again(const struct writer *w, int *fd, const char *name, int flags)

@@ -278,6 +278,8 @@ run_model() {
 	run_mounted "model" "${owning[@]}" --remounts --steps "$1" --seed "$CI_MODEL_SEED"
 	run_mounted "model with kill -9" "${owning[@]}" --kills --lax-kill --kill-every 500 \
 		--steps "$(($1 / 2))" --seed "$((CI_MODEL_SEED + 1))"
+	run_mounted "model with kill -9, pinned" "${owning[@]}" --pinned --kills --lax-kill \
+		--kill-every 400 --steps "$(($1 / 3))" --seed "$((CI_MODEL_SEED + 2))"
 	run_mounted "model under stress" "$program" --stress 4 --seconds "$CI_STRESS_S" --mnt @MNT@
 }
 
@@ -298,6 +300,10 @@ run_crash() {
 	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs \
 		run "power cuts" "$((2 * CI_CRASH_S + 120))" tests/crash/run.sh \
 		--limit "$CI_CRASH_S" --seconds 3 --cycles 1000 --seed 1
+	# What the kernel reads and writes by itself.
+	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs \
+		run "power cuts, pinned" "$CI_PROGRAM_S" tests/crash/run.sh --pinned --limit 30 \
+		--seconds 2 --cycles 1000 --seed 2 --workload truncate,cold --options dirty_expire=1
 	run "build with crash points" 300 bash -c 'build VARIANT=points build/points/hybridfs' || return
 	HFS_TIMEOUT_S=120 HFS_CRASH_TMP=$tmp run "power cuts at crash points" "$CI_PROGRAM_S" \
 		tests/crash/run.sh --points 1 --only 10 --limit 40 --seconds 2 --workload mixed

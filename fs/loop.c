@@ -182,7 +182,8 @@ static int receive(struct loop *l, struct worker *w)
 		r = fuse_session_receive_buf(l->session, &w->buf);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	} while (r == -EINTR || r == -EAGAIN);
-	return r;
+	/* Aborted, by us when an unmount takes too long, or by somebody: gone is gone. */
+	return r == -ECONNABORTED ? 0 : r;
 }
 
 static void *worker_main(void *arg)

@@ -65,7 +65,8 @@ device() {
 	shift 4
 	mkdir -p "$dir" "$TOP/$name.dev"
 	truncate -s "$(($(numfmt --from=iec "$bytes") >> 20))M" "$IMAGES/$name.img" || return
-	"$bin/disk" "$kind" "$IMAGES/$name.img" "$TOP/$name.dev" "$@" &
+	# In sessions of their own: ^C is for us, and we need them to clean up.
+	setsid "$bin/disk" "$kind" "$IMAGES/$name.img" "$TOP/$name.dev" "$@" &
 	disk_pids+=($!)
 	wait_for test -e "$TOP/$name.dev/disk" || return
 	delays off
@@ -151,7 +152,7 @@ mount_mergerfs() {
 # The plainest FUSE filesystem with kernel passthrough over the same directory: the bound.
 mount_peer() {
 	mkdir -p "$TOP/peer"
-	"$bin/peer" "$1" "$TOP/peer" &
+	setsid "$bin/peer" "$1" "$TOP/peer" &
 	peer_pid=$!
 	wait_for mountpoint -q "$TOP/peer" && sides[passthrough]=$TOP/peer
 }

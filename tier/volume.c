@@ -9,6 +9,9 @@
 #include <sys/statvfs.h>
 
 #include "tier/pass.h"
+
+#define RELEASE_TRIES	 20u
+#define RELEASE_PAUSE_NS 10000000l
 #include "tier/layout.h"
 
 #define TABLE_INITIAL 1024u
@@ -430,6 +433,21 @@ static void settle_all(struct volume *v)
 	free(files);
 }
 
+/* The kernel may let go of an object a moment after its last user (pass_may_punch()). False: some
+ * of it is still in use, and is for the sweep of the next mount. */
+static bool release_space(struct volume *v)
+{
+	static const struct timespec pause = { .tv_nsec = RELEASE_PAUSE_NS };
+	unsigned tries = 0;
+
+	while (file_list_count(v, &v->garbage) > 0 && tries < RELEASE_TRIES)
+		if (reclaim_step(v) < 0) {
+			tries++;
+			nanosleep(&pause, NULL);
+		}
+	return file_list_count(v, &v->garbage) == 0;
+}
+
 int volume_close(struct volume *v)
 {
 	drop_promotions(v); /* the last users of files that are gone: these are buried below */
@@ -447,7 +465,8 @@ int volume_close(struct volume *v)
 	crash_point(CP_UMOUNT_COMMITTED);
 	if (r == 0)
 		r = committed;
-	(void)reclaim_step(v); /* what is in use now is swept at the next crash at the latest */
+	bool released = release_space(v);
+
 	crash_point(CP_UMOUNT_RECLAIMED);
 	drop_files(v);
 	/* After a clean mark nobody looks for space that was not released after all, or for objects
@@ -459,8 +478,8 @@ int volume_close(struct volume *v)
 		r = r < 0 ? r : -EUCLEAN;
 	}
 	/* What is not settled, swept or buried yet is for the next mount to do. */
-	bool clean = r == 0 && !held && !atomic_load(&v->settling) && !atomic_load(&v->sweeping) &&
-		     !v->graves;
+	bool clean = r == 0 && !held && released && !atomic_load(&v->settling) &&
+		     !atomic_load(&v->sweeping) && !v->graves;
 
 	if (clean)
 		r = catalog_run(v, mark_clean, NULL);

@@ -71,7 +71,7 @@ void attr_unsynced(struct inode *i, struct tfile *f);
 int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f);
 
 /* Has the file anything that a write may take away? `fd` is O_PATH. */
-bool attr_has_privs(struct fs *fs, struct inode *i, int fd);
+bool attr_has_privs(struct inode *i, int fd);
 /* Take it away, as the write of somebody who is not root does. */
 void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f);
 

@@ -162,6 +162,26 @@ static int drop_privs(const char *path, mode_t mode, mode_t drop, bool caps)
 	return 0;
 }
 
+/* ... in SRC, and known to everybody who has to know. */
+static int take_privs(struct fs *fs, struct inode *i, struct tfile *f, const char *path,
+		      mode_t mode, mode_t drop, bool caps)
+{
+	int r = tfile_change_begin(f);
+
+	if (r < 0)
+		return r;
+	r = drop_privs(path, mode, drop, caps);
+	tfile_change_end(f);
+	attr_unsynced(i, f);
+	notify_attributes(fs, i->nodeid);
+	return r;
+}
+
+static bool has_caps(const char *path)
+{
+	return getxattr(path, XATTR_FILE_CAPS, NULL, 0) > 0;
+}
+
 static int clear_privs_of_fd(fuse_req_t req, struct inode *i, struct tfile *f, int fd)
 {
 	struct fs *fs = fs_of(req);
@@ -172,16 +192,10 @@ static int clear_privs_of_fd(fuse_req_t req, struct inode *i, struct tfile *f, i
 	if (r < 0)
 		return r;
 	mode_t drop = privs_to_drop(req, &st);
-	bool caps = getxattr(fd_proc_path(fd, path), XATTR_FILE_CAPS, NULL, 0) > 0;
+	bool caps = has_caps(fd_proc_path(fd, path));
 
 	if (drop || caps) {
-		r = tfile_change_begin(f);
-		if (r < 0)
-			return r;
-		r = drop_privs(path, st.st_mode, drop, caps);
-		tfile_change_end(f);
-		attr_unsynced(i, f);
-		notify_attributes(fs, i->nodeid);
+		r = take_privs(fs, i, f, path, st.st_mode, drop, caps);
 		if (r == -EPERM && !fs->privileged)
 			return 0; /* not our file: nothing we could do about it */
 	}
@@ -202,16 +216,15 @@ int clear_privs(fuse_req_t req, struct inode *i, struct tfile *f)
 	return r < 0 ? r : clear_privs_of_fd(req, i, f, ref.fd);
 }
 
-bool attr_has_privs(struct fs *fs, struct inode *i, int fd)
+bool attr_has_privs(struct inode *i, int fd)
 {
 	char path[FD_PROC_PATH_MAX];
 	struct stat st;
 
-	(void)fs;
 	if (inode_has(i, INODE_NO_PRIVS))
 		return false;
 	if (stat_fd(fd, &st) < 0 || (st.st_mode & (S_ISUID | S_ISGID)) ||
-	    getxattr(fd_proc_path(fd, path), XATTR_FILE_CAPS, NULL, 0) > 0)
+	    has_caps(fd_proc_path(fd, path)))
 		return true;
 	inode_set(i, INODE_NO_PRIVS);
 	return false;
@@ -223,15 +236,13 @@ void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f)
 	char path[FD_PROC_PATH_MAX];
 	struct stat st;
 
-	if (fd_get(fs, i, &ref) < 0 || stat_fd(ref.fd, &st) < 0 || tfile_change_begin(f) < 0)
+	if (fd_get(fs, i, &ref) < 0 || stat_fd(ref.fd, &st) < 0)
 		return;
 	mode_t drop = S_ISUID | (st.st_mode & S_IXGRP ? S_ISGID : 0);
+	int r = take_privs(fs, i, f, fd_proc_path(ref.fd, path), st.st_mode, drop, true);
 
-	if (drop_privs(fd_proc_path(ref.fd, path), st.st_mode, drop, true) < 0)
-		log_line(LOG_WARNING, "cannot take setuid away: %s", strerror(errno));
-	tfile_change_end(f);
-	attr_unsynced(i, f);
-	notify_attributes(fs, i->nodeid);
+	if (r < 0)
+		log_line(LOG_WARNING, "cannot take setuid away: %s", strerror(-r));
 }
 
 /* ---- setting ------------------------------------------------------------------------------- */

@@ -156,11 +156,11 @@ static bool is_command(const struct open_file *h)
 /* May the kernel read and write the object without asking? Writing not where a file grows without
  * bound, nor where a write takes setuid or the like away. O_DIRECT is as on the SSD's filesystem
  * then: it has to be aligned, which many do not know. */
-static bool may_go_past_us(struct fs *fs, const struct open_file *h, int fd)
+static bool may_go_past_us(const struct open_file *h, int fd)
 {
 	bool writer = is_writer(h);
 
-	if (writer && ((h->flags & (O_APPEND | O_TRUNC)) || attr_has_privs(fs, h->head.inode, fd)))
+	if (writer && ((h->flags & (O_APPEND | O_TRUNC)) || attr_has_privs(h->head.inode, fd)))
 		return false;
 	return (!writer && !(h->flags & O_DIRECT)) || !tfile_why_no_pass(h->file, true);
 }
@@ -172,7 +172,7 @@ static void decide(struct fs *fs, struct open_way *w, struct open_file *h, int f
 
 	w->way = WAY_CACHED;
 	w->written = w->privs = false;
-	if (atomic_load(&fs->pass->refused) || !may_go_past_us(fs, h, fd) ||
+	if (atomic_load(&fs->pass->refused) || !may_go_past_us(h, fd) ||
 	    tfile_pass_begin(h->file, writer, false) < 0)
 		return;
 	w->backing_id = register_object(fs, h->file);
@@ -185,12 +185,12 @@ static void decide(struct fs *fs, struct open_way *w, struct open_file *h, int f
 }
 
 /* Another one while the object is given away: there is no choice but how much we are asked. */
-static int follow(struct fs *fs, struct open_file *h, int fd)
+static int follow(struct open_file *h, int fd)
 {
 	int r = tfile_pass_begin(h->file, is_writer(h), true);
 
 	if (r == 0)
-		h->pass = may_go_past_us(fs, h, fd) ? PASS_PLAIN : PASS_ASKED;
+		h->pass = may_go_past_us(h, fd) ? PASS_PLAIN : PASS_ASKED;
 	return r;
 }
 
@@ -201,7 +201,7 @@ static int join(struct fs *fs, struct open_way *w, struct open_file *h, int fd)
 	if (w->opens == 0)
 		decide(fs, w, h, fd);
 	else if (w->way == WAY_PASS)
-		r = follow(fs, h, fd);
+		r = follow(h, fd);
 	if (r == 0 && !h->pass)
 		r = tfile_pass_served(h->file, is_writer(h));
 	if (r < 0)

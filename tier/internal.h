@@ -416,7 +416,10 @@ void src_writeback_end(struct tfile *f);
 /* What both do to the file's marks; alone for open.c, which began by hand, under load_mutex. */
 void src_changed_locked(struct tfile *f, bool fsync_wants_it);
 
-/* ---- stream.c: runs of reads and writes of an open file, in use ---- */
+/* ---- stream.c ---- */
+/* The kernel begins to read it. A hint: that it was not taken is no error, a read will tell. */
+void read_soon(int fd, uint64_t at, uint64_t end);
+/* Runs of reads and writes of an open file, in use. */
 void stream_note_write(struct tfile *f, struct tier_stream *s, uint64_t off, size_t len);
 /* A read up to `end`, noted in s->read, belongs to a run of so many bytes. */
 void stream_read_ahead(struct tfile *f, struct tier_stream *s, uint64_t run_bytes, uint64_t end);
@@ -455,7 +458,7 @@ int recover_step(struct volume *v, int64_t now_ns);
 bool recover_pending(const struct volume *v);
 
 /* ---- prefetch.c: hints while mounting; they return when the reading is done, or under way ---- */
-void prefetch_objects(struct volume *v, const uint64_t *ids, size_t n);
+void prefetch_objects(struct volume *v, const struct id_set *ids);
 void prefetch_file(int dir_fd, const char *name);
 
 /* ---- stamps.c ---- */

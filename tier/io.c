@@ -150,15 +150,18 @@ static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 	return -EIO;
 }
 
+static int read_src(struct tfile *f, char *buf, size_t len, uint64_t off)
+{
+	size_t have = read_cached(f, f->src_fd, buf, len, off);
+
+	return read_full(f->src_fd, buf + have, len - have, off + have);
+}
+
 static int read_run(struct tfile *f, struct map_run run, void *buf)
 {
-	size_t len = run.end - run.start;
-
 	if (run.state != BLOCK_ABSENT)
 		return read_ssd(f, run, buf);
-	size_t have = read_cached(f, f->src_fd, buf, len, run.start);
-
-	return read_full(f->src_fd, (char *)buf + have, len - have, run.start + have);
+	return read_src(f, buf, run.end - run.start, run.start);
 }
 
 /* The range is reserved; `end` is within the file. */
@@ -241,9 +244,7 @@ static int write_partial_block(struct tfile *f, const char *data, uint64_t from,
 	uint64_t base = round_down_u64(from, BLOCK_BYTES);
 	/* SRC may be longer than the file for a moment (a cut that waits for write-back). */
 	uint64_t size = tfile_size(f);
-	size_t have = size > base ? read_cached(f, f->src_fd, block, sizeof(block), base) : 0;
-	int r = size > base ? read_full(f->src_fd, block + have, sizeof(block) - have, base + have)
-			    : 0;
+	int r = size > base ? read_src(f, block, sizeof(block), base) : 0;
 
 	if (r < 0)
 		return r;

@@ -130,7 +130,7 @@ static int scan_held(struct tfile *f, uint64_t budget)
 		}
 		pthread_mutex_unlock(&f->lock);
 		bytes += EXTENT_BYTES;
-		}
+	}
 	return r;
 }
 

@@ -13,15 +13,12 @@
 
 #define THREADS 16u
 #define FROM_OBJECTS 64u
-/* A filesystem takes so much of one piece of advice at least, and may ignore the rest of it. */
-#define ADVICE_BYTES (128ll << 10)
-#define FILE_BYTES_MAX (256ll << 20)
+#define FILE_BYTES_MAX (256ull << 20)
 
 struct prefetch {
 	struct volume *v;
-	const uint64_t *ids;
-	size_t n;
-	_Atomic size_t next;
+	const struct id_set *ids;
+	atomic_uint next;
 };
 
 /* Directory, inode, and the attributes that the first write asks for. */
@@ -36,10 +33,10 @@ static void touch_object(struct volume *v, uint64_t id)
 static void *touch_objects(void *arg)
 {
 	struct prefetch *p = arg;
-	size_t i;
+	unsigned i;
 
-	while ((i = atomic_fetch_add(&p->next, 1)) < p->n)
-		touch_object(p->v, p->ids[i]);
+	while ((i = atomic_fetch_add(&p->next, 1)) < p->ids->n)
+		touch_object(p->v, p->ids->ids[i]);
 	return NULL;
 }
 
@@ -48,19 +45,17 @@ void prefetch_file(int dir_fd, const char *name)
 	_cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return;
-	for (off_t at = 0; at < st.st_size && at < FILE_BYTES_MAX; at += ADVICE_BYTES)
-		(void)posix_fadvise(fd, at, ADVICE_BYTES, POSIX_FADV_WILLNEED);
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		read_soon(fd, 0, min_u64((uint64_t)st.st_size, FILE_BYTES_MAX));
 }
 
-void prefetch_objects(struct volume *v, const uint64_t *ids, size_t n)
+void prefetch_objects(struct volume *v, const struct id_set *ids)
 {
-	struct prefetch p = { .v = v, .ids = ids, .n = n };
+	struct prefetch p = { .v = v, .ids = ids };
 	pthread_t threads[THREADS];
 	unsigned started = 0;
 
-	if (n < FROM_OBJECTS)
+	if (ids->n < FROM_OBJECTS)
 		return;
 	while (started < THREADS &&
 	       pthread_create(&threads[started], NULL, touch_objects, &p) == 0)

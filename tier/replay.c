@@ -33,8 +33,7 @@ struct horizons {
 /* ... and in all. */
 struct learned {
 	struct horizons horizons;
-	uint64_t *ids; /* owned: files with data, a hint */
-	size_t n_ids, cap_ids;
+	struct id_set objects; /* of files with data: a hint, not sorted */
 };
 
 static struct horizon *find_slot(struct horizon *slots, size_t size, uint64_t id)
@@ -63,21 +62,15 @@ static int grow(struct horizons *h)
 }
 
 /* The objects that will be opened, each mostly once. */
-static int learn_object(struct learned *l, uint64_t id)
+static int learn_object(struct id_set *ids, uint64_t id)
 {
-	if (l->n_ids > 0 && l->ids[l->n_ids - 1] == id)
+	if (ids->n > 0 && ids->ids[ids->n - 1] == id)
 		return 0;
-	if (l->n_ids == l->cap_ids) {
-		size_t cap = l->cap_ids ? 2 * l->cap_ids : 256;
-		uint64_t *ids = reallocarray(l->ids, cap, sizeof(*ids));
+	int r = id_set_reserve(ids, 1);
 
-		if (!ids)
-			return -ENOMEM;
-		l->ids = ids;
-		l->cap_ids = cap;
-	}
-	l->ids[l->n_ids++] = id;
-	return 0;
+	if (r == 0)
+		id_set_append(ids, id);
+	return r;
 }
 
 static int learn(void *arg, const struct journal_entry *e)
@@ -86,7 +79,7 @@ static int learn(void *arg, const struct journal_entry *e)
 	struct horizons *h = &l->horizons;
 
 	if (e->type == J_DATA)
-		return learn_object(l, e->file_id);
+		return learn_object(&l->objects, e->file_id);
 	if (e->type != J_SYNCED && e->type != J_DELETE)
 		return 0;
 	if (2 * h->n >= h->size) {
@@ -256,7 +249,7 @@ static void prefetch(struct replay *p)
 	if (p->frames < PREFETCH_FROM_FRAMES)
 		return;
 	prefetch_file(p->v->dir_fd, "catalog.db");
-	prefetch_objects(p->v, p->learned.ids, p->learned.n_ids);
+	prefetch_objects(p->v, &p->learned.objects);
 }
 
 /* Replay `old` (NULL: there is none) into objects and catalog, and start a new journal. */
@@ -291,7 +284,7 @@ static int renew(struct volume *v, const struct journal_pos *pos)
 	if (p.fd >= 0)
 		close(p.fd);
 	free(p.learned.horizons.slots);
-	free(p.learned.ids);
+	id_set_release(&p.learned.objects);
 	free(p.path);
 	return r;
 }

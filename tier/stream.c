@@ -48,8 +48,7 @@ void stream_note_write(struct tfile *f, struct tier_stream *s, uint64_t off, siz
 	__atomic_store_n(&s->fsync_seq, seq, __ATOMIC_RELAXED);
 }
 
-/* Only a hint: that it was not taken is no error, the read will tell. */
-static void advise(int fd, uint64_t at, uint64_t end)
+void read_soon(int fd, uint64_t at, uint64_t end)
 {
 	for (uint64_t to; at < end; at = to) {
 		to = min_u64(round_down_u64(at, ADVICE_BYTES) + ADVICE_BYTES, end);
@@ -68,7 +67,7 @@ static void advise_runs(struct tfile *f, uint64_t at, uint64_t end)
 		int fd = run.state == BLOCK_ABSENT ? f->src_fd : f->obj_fd;
 
 		if (fd >= 0)
-			advise(fd, run.start, run.end);
+			read_soon(fd, run.start, run.end);
 		at = run.end;
 	}
 }

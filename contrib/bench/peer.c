@@ -9,12 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
-#include <linux/fuse.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,15 +21,6 @@
 #define FILES_MAX 64
 #define FOREVER_S 1e6
 #define NO_PASSTHROUGH 3
-
-/* Of <linux/fuse.h>, for older headers. */
-struct backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-#define BACKING_OPEN	 _IOW(229, 1, struct backing_map)
-#define OPEN_PASSTHROUGH (1u << 7)
 
 struct file {
 	char *name;
@@ -53,9 +42,7 @@ static int add_file_locked(const char *name)
 	f->fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (f->fd < 0)
 		return -errno;
-	struct backing_map map = { .fd = f->fd };
-
-	f->backing_id = ioctl(fuse_session_fd(session), BACKING_OPEN, &map);
+	f->backing_id = compat_backing_open(session, f->fd);
 	f->name = strdup(name);
 	if (f->backing_id > 0 && f->name)
 		return (int)n_files++;
@@ -114,14 +101,9 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_attr(req, &st, 1);
 }
 
-/* libfuse before 3.17 has no field for the backing id. */
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct fuse_open_out out = { .open_flags = OPEN_PASSTHROUGH };
-
-	(void)fi;
-	memcpy((char *)&out + 12, &files[ino - 2].backing_id, sizeof(int32_t));
-	fuse_reply_buf(req, (const char *)&out, sizeof(out));
+	compat_reply_open(req, fi, files[ino - 2].backing_id, false);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

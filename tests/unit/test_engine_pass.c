@@ -72,6 +72,30 @@ static struct tfile *resident(void)
 	return resident_for(1);
 }
 
+/* All of it is on the SSD, and a program has it for writing: *ret_fd is its descriptor. */
+static struct tfile *given_for(unsigned dirty_expire_s, int *ret_fd)
+{
+	struct tfile *f = resident_for(dirty_expire_s);
+
+	if (f) {
+		CHECK_EQ(tfile_pass_begin(f, true, false), 0);
+		*ret_fd = program_open(f, O_RDWR);
+	}
+	return f;
+}
+
+static struct tfile *given(int *ret_fd)
+{
+	return given_for(1, ret_fd);
+}
+
+/* The program closes it, and we are told. */
+static void give_back(struct tfile *f, int fd)
+{
+	close(fd);
+	tfile_pass_end(f);
+}
+
 static bool passing(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
@@ -142,8 +166,7 @@ static void object_in_use_is_not_released(void)
 	unsigned char *m = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
 
 	CHECK(m != MAP_FAILED);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	CHECK(passing(f));
 	CHECK_EQ(demote(f), -EBUSY);
 	CHECK_EQ(m[SIZE - 1], 'A');
@@ -177,18 +200,15 @@ static void writer_has_durable_intents(void)
 /* Changed extents are found at the last close, and only those. */
 static void last_close_finds_changes(void)
 {
-	struct tfile *f = resident_for(3600);
+	int fd;
+	struct tfile *f = given_for(3600, &fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
-
 	program_write(fd, 'B', 300000, 10);
 	program_write(fd, 'C', SIZE, 5000); /* grows */
 	CHECK_EQ(size_of(f), SIZE + 5000);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	CHECK(passing(f)); /* until it is compared */
 	step(1);
 	CHECK(!passing(f));
@@ -205,13 +225,11 @@ static void last_close_finds_changes(void)
 /* A database never closes its file: its data gets to SRC nevertheless, again and again. */
 static void open_file_is_written_back(void)
 {
-	struct tfile *f = resident();
+	int fd;
+	struct tfile *f = given(&fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
-
 	for (int c = 'B'; c < 'E'; c++) {
 		program_write(fd, c, 500000, 100);
 		step(8);
@@ -222,8 +240,7 @@ static void open_file_is_written_back(void)
 	program_write(fd, 'X', 700000, 100);
 	CHECK_EQ(flush(f, false), 0); /* returns when SRC holds it */
 	CHECK_EQ(src_byte(700099), 'X');
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	leave_it(f);
 }
 
@@ -241,8 +258,7 @@ static void write_below_a_mapping_and_die(void)
 	unsigned char *m = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
 
 	CHECK(m != MAP_FAILED);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	CHECK(passing(f));
 	CHECK_EQ(tfile_pass_served(f, true), 0);
 	write_at(f, 'B', 1000, 10);
@@ -272,19 +288,17 @@ static void served_writer_below_a_mapping(void)
  * leaves must not vouch for the other. */
 static void write_of_ours_beside_theirs(void)
 {
-	struct tfile *f = resident_for(3600);
+	int fd;
+	struct tfile *f = given_for(3600, &fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
 	uint64_t bytes;
 
 	program_write(fd, 'B', 100000, 10);
 	write_at(f, 'C', 5000, 10);
 	CHECK_EQ(writeback_file(f, UINT64_MAX, false, &bytes), 0);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(2);
 	CHECK(!passing(f));
 	CHECK_EQ(flush(f, false), 0);
@@ -305,14 +319,12 @@ static void *flush_in_thread(void *arg)
 
 static void write_during_write_back(void)
 {
-	struct tfile *f = resident();
+	int fd;
+	struct tfile *f = given(&fd);
 
 	if (!f)
 		return;
 	in_sync = (struct gate){ 0 };
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
-
 	program_write(fd, 'B', 1000, 10);
 	pthread_t t = start(flush_in_thread, f);
 
@@ -320,8 +332,7 @@ static void write_during_write_back(void)
 	program_write(fd, 'C', 1000, 10);
 	atomic_store(&in_sync.open, true);
 	pthread_join(t, NULL);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(2);
 	CHECK_EQ(flush(f, false), 0);
 	CHECK_EQ(src_byte(1005), 'C');
@@ -331,18 +342,16 @@ static void write_during_write_back(void)
 /* The lease refuses while a mapping can still change the object, though it is closed. */
 static void mapping_outlives_close(void)
 {
-	struct tfile *f = resident();
+	int fd;
+	struct tfile *f = given(&fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
 	unsigned char *m = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	CHECK(m != MAP_FAILED);
 	m[10] = 'M';
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(8);
 	CHECK(passing(f));
 	CHECK_EQ(src_byte(10), 'M');
@@ -358,13 +367,11 @@ static void mapping_outlives_close(void)
 /* A second reader or writer joins; a new one while the last comparison runs puts it off. */
 static void open_again_while_comparing(void)
 {
-	struct tfile *f = resident();
+	int fd;
+	struct tfile *f = given(&fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
-
 	program_write(fd, 'B', 0, 10);
 	tfile_pass_end(f);
 	close(fd);
@@ -376,8 +383,7 @@ static void open_again_while_comparing(void)
 	CHECK(passing(f));
 	CHECK_EQ(src_byte(900005), 'C');
 	CHECK_EQ(src_byte(5), 'B');
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	leave_it(f);
 }
 
@@ -385,13 +391,11 @@ static void open_again_while_comparing(void)
 /* P1: truncate, fallocate and writes of ours are seen by programs at once, and theirs by us. */
 static void requests_go_by_the_object(void)
 {
-	struct tfile *f = resident();
+	int fd;
+	struct tfile *f = given(&fd);
 
 	if (!f)
 		return;
-	CHECK_EQ(tfile_pass_begin(f, true, false), 0);
-	int fd = program_open(f, O_RDWR);
-
 	program_write(fd, 'B', 5000, 100);
 	CHECK_EQ(byte_at(f, 5050), 'B');
 	write_at(f, 'C', 6000, 100);
@@ -407,8 +411,7 @@ static void requests_go_by_the_object(void)
 	CHECK_EQ(program_byte(fd, 5050), 0);
 	CHECK_EQ(program_byte(fd, 3999), 'A');
 	CHECK_EQ(program_byte(fd, 7000), 'A');
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(2);
 	CHECK_EQ(flush(f, false), 0);
 	CHECK_EQ(src_byte(30050), 'D');
@@ -436,8 +439,7 @@ static void readers_see_a_cut(void)
 	CHECK_EQ(program_byte(fd, 10001), -1);
 	CHECK_EQ(tfile_truncate(f, 20000), 0);
 	CHECK_EQ(program_byte(fd, 10001), 0);
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(2);
 	CHECK_EQ(byte_at(f, 10000), 'A');
 	CHECK_EQ(byte_at(f, 10001), 0);
@@ -459,8 +461,7 @@ static void foreign_change_waits_for_close(void)
 	(void)size_of(f);
 	step(2);
 	CHECK_EQ(program_byte(fd, 0), 'A');
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	CHECK(!passing(f));
 	CHECK_EQ(byte_at(f, 0), 'Z');
 	leave_it(f);
@@ -485,8 +486,7 @@ static void foreign_change_under_a_writer(void)
 	CHECK_EQ(s.conflicts, 1);
 	CHECK_EQ(src_byte(0), 'Z');
 	CHECK_EQ(program_byte(fd, 0), 'B');
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(2);
 	CHECK_EQ(flush(f, true), 0);
 	CHECK_EQ(src_byte(0), 'B');
@@ -710,8 +710,7 @@ static void failed_sync_is_told(void)
 	CHECK_EQ(tfile_fsync(f, true), -EIO);
 	CHECK_EQ(tfile_fsync(f, true), -EIO); /* the kernel would say it once */
 	fail_ino = 0;
-	close(fd);
-	tfile_pass_end(f);
+	give_back(f, fd);
 	step(3);
 	CHECK_EQ(flush(f, false), 0);
 	CHECK_EQ(src_byte(5), 'B');

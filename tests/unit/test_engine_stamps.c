@@ -33,21 +33,34 @@ static void expect(struct tfile *f, uint64_t clean, uint64_t dirty)
 	CHECK_EQ(atomic_load(&v->conflicts), 0);
 }
 
-/* What is left after the crash in `child`; then everything goes to SRC. */
-static void crash_and_expect(void (*child)(void *), uint64_t clean, uint64_t dirty)
+/* The file after the crash in `child`, or NULL; for leave(). */
+static struct tfile *after(void (*child)(void *))
 {
 	begin(FILE_BYTES);
 	CHECK_EQ(unit_child(child, NULL), CRASHED);
-	if (open_volume()) {
-		struct tfile *f = use();
+	return open_volume() ? use() : NULL;
+}
 
+static void leave(struct tfile *f)
+{
+	if (f) {
+		unuse(f);
+		close_volume();
+	}
+}
+
+/* What is left after the crash in `child`; then everything goes to SRC. */
+static void crash_and_expect(void (*child)(void *), uint64_t clean, uint64_t dirty)
+{
+	struct tfile *f = after(child);
+
+	if (f) {
 		expect(f, clean, dirty);
 		CHECK_EQ(flush(f, false), 0);
 		CHECK_EQ(atomic_load(&v->written_back_bytes), dirty * BLOCK_BYTES);
 		CHECK_EQ(f->map.present_blocks, clean + dirty);
-		unuse(f);
-		close_volume();
 	}
+	leave(f);
 }
 
 static void crash_amid_writeback(void *arg)
@@ -86,10 +99,9 @@ static void crash_before_the_new_checksum(void *arg)
 /* Same bytes in SRC as on the SSD: clean, and the checksum that is stored is theirs. */
 static void settled_extent_has_its_checksum(void)
 {
-	begin(FILE_BYTES);
-	CHECK_EQ(unit_child(crash_before_the_new_checksum, NULL), CRASHED);
-	if (open_volume()) {
-		struct tfile *f = use();
+	struct tfile *f = after(crash_before_the_new_checksum);
+
+	if (f) {
 		const struct map_group *g = map_find(&f->map, 0);
 		char block[BLOCK_BYTES];
 		uint64_t sum = 0;
@@ -100,9 +112,8 @@ static void settled_extent_has_its_checksum(void)
 		}
 		CHECK(g && g->present[0] && !g->dirty[0] && g->sum_valid & 1);
 		CHECK_EQ(g ? g->sum[0] : 0, sum);
-		unuse(f);
-		close_volume();
 	}
+	leave(f);
 	end();
 }
 
@@ -123,18 +134,16 @@ static void crash_after_a_b_a(void *arg)
 /* The checksum of before fits again, and SRC has what we gave it: still they are not the same. */
 static void kill_after_writing_the_old_bytes_again(void)
 {
-	begin(FILE_BYTES);
-	CHECK_EQ(unit_child(crash_after_a_b_a, NULL), CRASHED);
-	if (open_volume()) {
-		struct tfile *f = use();
+	struct tfile *f = after(crash_after_a_b_a);
+
+	if (f) {
 		int shown = byte_at(f, EXTENT_BYTES);
 
 		CHECK_EQ(flush(f, false), 0);
 		CHECK_EQ(src_byte(EXTENT_BYTES), shown);
 		CHECK_EQ(src_byte(0), 'C');
-		unuse(f);
-		close_volume();
 	}
+	leave(f);
 	end();
 }
 
@@ -286,15 +295,12 @@ static void crash_after_foreign_change(void *arg)
 
 static void foreign_change_before_the_kill_is_seen(void)
 {
-	begin(FILE_BYTES);
-	CHECK_EQ(unit_child(crash_after_foreign_change, NULL), CRASHED);
-	if (open_volume()) {
-		struct tfile *f = use();
+	struct tfile *f = after(crash_after_foreign_change);
 
+	if (f) {
 		CHECK_EQ(byte_at(f, 0), 'X');
-		unuse(f);
-		close_volume();
 	}
+	leave(f);
 	end();
 }
 

@@ -335,7 +335,7 @@ bool tfile_dirty_locked(const struct tfile *f);
 void volume_drop_idle(struct volume *v, unsigned keep);
 void volume_ref_locked(struct volume *v, struct tfile *f); /* files_lock held */
 unsigned volume_loaded_files(struct volume *v);
-bool volume_id_in_memory(struct volume *v, uint64_t id);
+struct tfile *tfile_of_id(struct volume *v, uint64_t id); /* in memory, or NULL */
 
 /* ---- lists ---- */
 /* True if it was not in it. The caller of both holds a reference of its own; f->lock may be held.

@@ -539,70 +539,93 @@ static bool may_leak(struct volume *v, uint64_t id, const struct stat *st)
 	       present * BLOCK_BYTES < round_up_u64((uint64_t)st->st_size, BLOCK_BYTES);
 }
 
-/* More on disk than the map says: release what is absent. */
-static void check_space(struct volume *v, const struct cat_file *row, uint64_t seen,
-			const struct stat *st)
+/* Whatever of the object is absent is released; the map says what. */
+static void release_absent(struct tfile *f)
 {
-	if (!may_leak(v, row->id, st))
+	if (tfile_load_map(f) < 0)
 		return;
-	struct tfile *f = tfile_get_loaded(v, row, seen);
-
-	if (!f)
-		return;
-	if (tfile_load_map(f) == 0) {
-		pthread_mutex_lock(&f->lock);
-		if ((uint64_t)st->st_blocks * 512 > f->map.present_blocks * BLOCK_BYTES) {
-			f->garbage_lo = 0;
-			f->garbage_hi = UINT64_MAX;
-			file_list_add(v, &v->garbage, f, 0);
-		}
-		pthread_mutex_unlock(&f->lock);
+	pthread_mutex_lock(&f->lock);
+	if (!f->dead && f->pass == PASS_NONE) { /* else there is nothing: P1 */
+		f->garbage_lo = 0;
+		f->garbage_hi = UINT64_MAX;
+		file_list_add(f->v, &f->v->garbage, f, 0);
 	}
-	tfile_put(f);
+	pthread_mutex_unlock(&f->lock);
 }
 
-static void sweep_object(struct volume *v, int dir_fd, const char *name)
+/*
+ * Of a file in memory the catalog proves nothing, not even that there is a row: all of it may have
+ * been evicted since, and some of it promoted again. -EAGAIN: it came or went meanwhile.
+ */
+static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t id)
 {
-	uint64_t id = object_id_of_name(name);
+	uint64_t seen = volume_departures(v);
 	struct cat_file row;
 	struct stat st;
-
-	if (!id || id >= v->first_new_id || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return;
-	/* A file in memory may have lost its row and be writing to its object again. Looked up on
-	 * both sides of the catalog, as it may come or go meanwhile. */
-	bool known = volume_id_in_memory(v, id);
-	uint64_t seen = volume_departures(v);
 	int r = catalog_find_id(v->cat, id, &row);
+	bool known = r == 0;
 
-	if (r == -ENOENT) {
-		if (!known && !volume_id_in_memory(v, id)) {
-			(void)object_remove(v, id);
-			crash_point(CP_SWEEP_ORPHAN);
-		}
-	} else if (r == 0) {
-		check_space(v, &row, seen, &st);
-		cat_file_release(&row);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	bool leaks = known && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		     may_leak(v, id, &st);
+	struct tfile *f = tfile_of_id(v, id);
+
+	if (!f && seen != volume_departures(v)) {
+		r = -EAGAIN;
+	} else if (!f && !known) {
+		(void)object_remove(v, id);
+		crash_point(CP_SWEEP_ORPHAN);
+		r = 0;
+	} else {
+		if (!f && leaks)
+			f = tfile_get_loaded(v, &row, seen);
+		if (f)
+			release_absent(f);
+		tfile_put(f);
+		r = 0;
 	}
+	if (known)
+		cat_file_release(&row);
+	return r;
+}
+
+static int sweep_dir(struct volume *v, DIR *dir)
+{
+	struct dirent *e;
+	int r = 0;
+
+	while (r == 0 && (e = readdir(dir))) {
+		uint64_t id = object_id_of_name(e->d_name);
+
+		if (!id || id >= v->first_new_id)
+			continue;
+		do
+			r = sweep_object(v, dirfd(dir), e->d_name, id);
+		while (r == -EAGAIN);
+	}
+	return r;
 }
 
 static int sweep_next_dir(struct volume *v)
 {
 	char name[8];
-	struct dirent *e;
+	int r = 0;
 
 	object_dir_name((unsigned)v->sweep_dir, name);
 	int fd = openat(v->objects_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
 	if (dir) {
-		while ((e = readdir(dir)))
-			if (e->d_name[0] != '.')
-				sweep_object(v, dirfd(dir), e->d_name);
+		r = sweep_dir(v, dir);
 		closedir(dir);
-	} else if (fd >= 0) {
-		close(fd);
+	} else if (errno != ENOENT) { /* they are made when one is needed */
+		r = neg_errno();
+		if (fd >= 0)
+			close(fd);
 	}
+	if (r < 0)
+		return r;
 	atomic_store(&v->sweeping, ++v->sweep_dir < OBJECT_DIRS);
 	return 1;
 }

@@ -195,14 +195,17 @@ unsigned volume_loaded_files(struct volume *v)
 	return n;
 }
 
-bool volume_id_in_memory(struct volume *v, uint64_t id)
+struct tfile *tfile_of_id(struct volume *v, uint64_t id)
 {
-	bool found = false;
+	struct tfile *found = NULL;
 
 	pthread_mutex_lock(&v->files_lock);
 	for (unsigned i = 0; i < v->table_size && !found; i++)
 		for (struct tfile *f = v->table[i]; f && !found; f = f->hash_next)
-			found = __atomic_load_n(&f->id, __ATOMIC_RELAXED) == id;
+			if (__atomic_load_n(&f->id, __ATOMIC_RELAXED) == id)
+				found = f;
+	if (found)
+		volume_ref_locked(v, found);
 	pthread_mutex_unlock(&v->files_lock);
 	return found;
 }

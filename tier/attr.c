@@ -163,7 +163,7 @@ bool tfile_stat_end(struct tfile *f, uint64_t token, struct stat *st)
 {
 	volume_saw_time(f->v, timespec_ns(st->st_mtim));
 	volume_saw_time(f->v, timespec_ns(st->st_ctim));
-	pass_adopt(f, false);
+	(void)pass_adopt(f, false);
 	pthread_mutex_lock(&f->lock);
 	bool stale_pages = revalidate_locked(f, token, st);
 
@@ -346,7 +346,7 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2])
 	struct timespec mtime;
 
 	pthread_mutex_lock(&f->src_mutex);
-	pass_adopt(f, false);
+	(void)pass_adopt(f, false);
 	int r = src_change_begin(f);
 
 	if (r == 0) {

@@ -492,8 +492,8 @@ void pass_try_finish(struct tfile *f)
 	pthread_mutex_unlock(&f->lock);
 	if (used || (!f->dead && !final && pass_others(f->obj_fd)))
 		return;
-	if (!final)
-		pass_adopt(f, true);
+	if (!final && !pass_adopt(f, true) && !f->dead)
+		return; /* the mtime that we know proves nothing; later */
 	pthread_mutex_lock(&f->lock);
 	bool scan = f->pass == PASS_WRITE && !final && f->pass_mtime_ns != f->pass_grant_ns;
 

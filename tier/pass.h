@@ -56,8 +56,9 @@ bool pass_all_present_locked(const struct tfile *f);
 /* ---- pass_io.c: requests that come to us nevertheless; the file is in a pass state ---------- */
 bool pass_on(struct tfile *f); /* any of the two */
 bool pass_writing(struct tfile *f);
-/* Size and mtime from the object, new data as dirty. all: holes are looked at too. */
-void pass_adopt(struct tfile *f, bool all);
+/* Size and mtime from the object, new data as dirty. all: holes are looked at too. False: that is
+ * not all there is; the object is being cut, or could not be looked at. */
+bool pass_adopt(struct tfile *f, bool all);
 ssize_t pass_read(struct tfile *f, void *buf, size_t len, uint64_t off);
 /* -EAGAIN: the state has just ended. */
 ssize_t pass_write(struct tfile *f, const void *buf, size_t len, uint64_t off);

@@ -105,18 +105,19 @@ static void dirty_tail_locked(struct tfile *f, uint64_t from, uint64_t size)
 		(void)tfile_written_locked(f, base, base + BLOCK_BYTES, BLOCK_DIRTY);
 }
 
-static void adopt_held(struct tfile *f, bool all)
+static bool adopt_held(struct tfile *f, bool all)
 {
 	struct stat st;
 	uint64_t from = 0;
 
 	pthread_mutex_lock(&f->lock);
 	unsigned cut = f->pass_cut;
-	bool skip = f->pass != PASS_WRITE || cut % 2 || f->obj_fd < 0;
+	bool writing = f->pass == PASS_WRITE;
+	bool skip = cut % 2 || f->obj_fd < 0;
 
 	pthread_mutex_unlock(&f->lock);
-	if (skip || fstat(f->obj_fd, &st) < 0)
-		return;
+	if (!writing || skip || fstat(f->obj_fd, &st) < 0)
+		return !writing;
 	pthread_mutex_lock(&f->lock);
 	skip = f->pass_cut != cut || f->pass != PASS_WRITE;
 	if (!skip) {
@@ -125,16 +126,20 @@ static void adopt_held(struct tfile *f, bool all)
 	}
 	pthread_mutex_unlock(&f->lock);
 	if (skip || (!all && from == (uint64_t)st.st_size))
-		return;
-	(void)adopt_absent(f, cut, all ? 0 : from, (uint64_t)st.st_size);
+		return !skip;
+	return adopt_absent(f, cut, all ? 0 : from, (uint64_t)st.st_size) == 0;
 }
 
-void pass_adopt(struct tfile *f, bool all)
+bool pass_adopt(struct tfile *f, bool all)
 {
-	if (!pass_writing(f) || tfile_hold_object(f) < 0)
-		return;
-	adopt_held(f, all);
+	if (!pass_writing(f))
+		return true;
+	if (tfile_hold_object(f) < 0)
+		return false;
+	bool known = adopt_held(f, all);
+
 	tfile_drop_object(f);
+	return known;
 }
 
 /* ---- reading and writing ------------------------------------------------------------------ */
@@ -211,7 +216,7 @@ off_t pass_seek(struct tfile *f, off_t off, int whence)
  */
 int pass_fsync(struct tfile *f, bool data_only)
 {
-	pass_adopt(f, true);
+	(void)pass_adopt(f, true); /* what it misses the marked object tells (P1) */
 	pthread_mutex_lock(&f->lock);
 	bool commit = f->cut_to != UINT64_MAX || f->sync_failed ||
 		      (data_only ? f->data_seq != f->committed_data_seq

@@ -62,7 +62,7 @@ static bool scanning(struct tfile *f)
 
 static void look_at(struct tfile *f, int64_t now_ns)
 {
-	pass_adopt(f, true);
+	(void)pass_adopt(f, true);
 	wish_scan(f, now_ns, false);
 	pthread_mutex_lock(&f->pass_mutex);
 	pass_try_finish(f);
@@ -111,6 +111,16 @@ int pass_step(struct volume *v, int64_t now_ns)
 	return 0; /* the next piece is for its time: time_to_wait() */
 }
 
+/* A flush promises all that there is: no cut is under way meanwhile. */
+static int adopt_for_flush(struct tfile *f)
+{
+	pthread_mutex_lock(&f->src_mutex);
+	bool known = pass_adopt(f, true);
+
+	pthread_mutex_unlock(&f->src_mutex);
+	return known ? 0 : -EIO;
+}
+
 void volume_flush_begin(struct volume *v)
 {
 	atomic_fetch_add(&v->pass_flush, 1);
@@ -126,13 +136,13 @@ int pass_flush_step(struct volume *v)
 	for (unsigned n = 0; result == 0 && (f = passing_at(v, n)); n++) {
 		if (f->pass_flush != flush && !scanning(f)) {
 			f->pass_flush = flush;
-			pass_adopt(f, true);
+			result = adopt_for_flush(f);
 			wish_scan(f, 0, true);
 			pthread_mutex_lock(&f->pass_mutex);
 			pass_try_finish(f);
 			pthread_mutex_unlock(&f->pass_mutex);
 		}
-		if (scanning(f)) {
+		if (result == 0 && scanning(f)) {
 			int r = scan_next(f);
 
 			result = r < 0 ? r : 1;
@@ -148,13 +158,13 @@ bool pass_flush_file(struct tfile *f, uint64_t budget, uint64_t *next, int *ret_
 
 	if (!begin && *next != PASS_FLUSHING)
 		return false;
-	if (begin)
-		pass_adopt(f, true);
+	int r = begin ? adopt_for_flush(f) : 0;
+
 	pthread_mutex_lock(&f->lock);
 	if (begin)
 		pass_scan_from_start_locked(f);
 	pthread_mutex_unlock(&f->lock);
-	*ret_r = pass_scan_some(f, budget);
+	*ret_r = r < 0 ? r : pass_scan_some(f, budget);
 	*next = scanning(f) ? PASS_FLUSHING : PASS_FLUSHED;
 	return *ret_r < 0 || *next == PASS_FLUSHING;
 }
@@ -276,7 +286,7 @@ static int recover_file(struct volume *v, uint64_t id)
 		r = tfile_load_map(f);
 	}
 	if (r == 0) {
-		pass_adopt(f, true);
+		(void)pass_adopt(f, true); /* of the size: again before the state ends */
 		cut_src(f);
 	}
 	/* Nobody got it: the row that comes before was not committed, or is gone. */

@@ -222,7 +222,7 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 	if (size > INT64_MAX)
 		return -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
-	pass_adopt(f, true);
+	(void)pass_adopt(f, true);
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	uint64_t now = tfile_size(f);
 
@@ -320,7 +320,7 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (len == 0 || off > INT64_MAX || len > INT64_MAX - off)
 		return len == 0 ? -EINVAL : -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
-	pass_adopt(f, true);
+	(void)pass_adopt(f, true);
 	range_lock(&f->ranges, &range, 0, RANGE_END, true);
 	stamps_reshape_begin(f);
 	pass_cut_begin(f);

@@ -395,7 +395,7 @@ static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
 		return r;
 	if (in_conflict(f, force))
 		return -EBUSY;
-	pass_adopt(f, true);
+	(void)pass_adopt(f, true);
 	p->f = f;
 	p->buf = malloc(EXTENT_BYTES);
 	if (!p->buf)

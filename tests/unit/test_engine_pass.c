@@ -244,6 +244,26 @@ static void open_file_is_written_back(void)
 	leave_it(f);
 }
 
+/* A look at the object that proves nothing, as it is being cut, does not end the state. */
+static void last_close_during_a_cut(void)
+{
+	int fd;
+	struct tfile *f = given(&fd);
+
+	if (!f)
+		return;
+	pass_cut_begin(f);
+	program_write(fd, 'B', 4096, 4096);
+	give_back(f, fd);
+	CHECK(passing(f));
+	pass_cut_end(f);
+	step(2);
+	CHECK(!passing(f));
+	CHECK_EQ(flush(f, false), 0);
+	CHECK_EQ(src_byte(5000), 'B');
+	leave_it(f);
+}
+
 /* I2: an object that a reader still has mapped, and a writer whom we serve: after a crash his write
  * is found by checksum as a program's. */
 static void write_below_a_mapping_and_die(void)
@@ -753,6 +773,7 @@ UNIT_MAIN({ "unpinned_files_leave_room", unpinned_files_leave_room },
 	  { "object_in_use_is_not_released", object_in_use_is_not_released },
 	  { "writer_has_durable_intents", writer_has_durable_intents },
 	  { "last_close_finds_changes", last_close_finds_changes },
+	  { "last_close_during_a_cut", last_close_during_a_cut },
 	  { "open_file_is_written_back", open_file_is_written_back },
 	  { "served_writer_below_a_mapping", served_writer_below_a_mapping },
 	  { "write_of_ours_beside_theirs", write_of_ours_beside_theirs },

@@ -398,6 +398,9 @@ int read_full(int fd, void *buf, size_t len, uint64_t off);
 /* A present block is whole in the object; where it ends before, data was lost: -EIO. */
 int read_object(struct tfile *f, void *buf, size_t len, uint64_t off);
 int write_full(int fd, const void *buf, size_t len, uint64_t off);
+/* Before SRC's data in [start, end) changes: the durable state may have clean copies of blocks that
+ * memory has forgotten; they leave it. */
+void forget_durably(struct tfile *f, uint64_t start, uint64_t end);
 int src_change_begin(struct tfile *f);
 bool src_has_stamp(const struct stat *st, const struct src_stamp *stamp);
 int tfile_stat_src(struct tfile *f, struct stat *st); /* in use or not */

@@ -375,12 +375,9 @@ static int write_ssd(struct tfile *f, struct map_run run, const char *data)
 }
 
 /* ---- write: to SRC ------------------------------------------------------------------------ */
-/*
- * The durable state may have clean copies of blocks that memory has forgotten. New data may reach
- * SRC's disk without the new time-stamp, and then nothing would tell the copy from a good one: so
- * it is forgotten durably first. The SSD failing in that is no reason to refuse the write.
- */
-static void forget_durably(struct tfile *f, uint64_t start, uint64_t end)
+/* New data may reach SRC's disk without the new time-stamp, and then nothing would tell the copy
+ * from a good one. The SSD failing in that is no reason to refuse the write. */
+void forget_durably(struct tfile *f, uint64_t start, uint64_t end)
 {
 	bool removal = false;
 

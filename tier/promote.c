@@ -212,14 +212,18 @@ int promote_extent(struct tfile *f, uint64_t extent, uint64_t from, uint64_t to,
 
 	if (r == 0)
 		r = tfile_refresh(f);
-	if (r == 0)
-		r = sync_src_all(f);
 	if (r < 0)
 		return r;
-	uint64_t token = tfile_stat_begin(f), size = tfile_size(f);
+	/* A change that the sync does not cover must not be in the copy: SRC may lose it. */
+	uint64_t token = tfile_stat_begin(f);
 
 	if (token == UINT64_MAX)
 		return -EAGAIN;
+	r = sync_src_all(f);
+	if (r < 0)
+		return r;
+	uint64_t size = tfile_size(f);
+
 	pthread_mutex_lock(&f->lock);
 	uint64_t mask = absent_mask_locked(f, base) & span_mask(base, from, min_u64(to, size));
 	bool cut = f->truncate_pending; /* SRC still has what is no more */

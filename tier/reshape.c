@@ -133,6 +133,31 @@ int settle_cut(struct tfile *f, bool have_src)
 	return r;
 }
 
+/*
+ * SRC is going to zero bytes of [start, end), whole blocks: as before a write past the SSD
+ * (forget_durably()). Where the durable state has dirty data the busy mark protects it.
+ */
+static int forget_clean_first(struct tfile *f, uint64_t start, uint64_t end)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->lock);
+	bool covered = f->durable_dirty;
+
+	end = min_u64(end, round_up_u64(f->size, BLOCK_BYTES));
+	for (uint64_t at = start; r == 0 && at < end && !covered;) {
+		struct map_run run = map_run_at(&f->map, at, end);
+
+		if (run.state == BLOCK_CLEAN)
+			r = tfile_map_set_locked(f, run.start, run.end, BLOCK_ABSENT);
+		at = run.end;
+	}
+	pthread_mutex_unlock(&f->lock);
+	if (r == 0 && !covered && start < end)
+		forget_durably(f, start, end);
+	return r;
+}
+
 /* ---- truncate ----------------------------------------------------------------------------- */
 static void set_size_locked(struct tfile *f, uint64_t size)
 {
@@ -175,8 +200,11 @@ static int truncate_down(struct tfile *f, uint64_t size)
 	bool journaled = f->durable_dirty;
 
 	pthread_mutex_unlock(&f->lock);
-	int r = journaled ? 0 : shorten_src(f, size);
+	int r = forget_clean_first(f, round_down_u64(size, BLOCK_BYTES),
+				   round_up_u64(size, BLOCK_BYTES));
 
+	if (r == 0 && !journaled)
+		r = shorten_src(f, size);
 	if (!journaled)
 		crash_point(CP_CUT_SRC);
 	if (r == 0)
@@ -328,6 +356,9 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
 		r = zero_past_end(f, tfile_size(f), off + len);
+	if (r == 0 && zeroes)
+		r = forget_clean_first(f, round_down_u64(off, BLOCK_BYTES),
+				       round_up_u64(off + len, BLOCK_BYTES));
 	if (r == 0)
 		r = reshape_src(f, mode, off, len);
 	crash_point(CP_PUNCH_SRC);

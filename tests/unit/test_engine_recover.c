@@ -6,6 +6,25 @@
 #include "tests/unit/engine_fixture.h"
 #include "tier/snapshot.h"
 
+/* The file whose state is looked at when SRC is about to be zeroed, and what was seen. */
+static struct tfile *zeroed_file;
+static bool known_absent;
+
+static void look_at_second_block(void)
+{
+	pthread_mutex_lock(&zeroed_file->lock);
+	known_absent = map_state(&zeroed_file->map, 4096) == BLOCK_ABSENT &&
+		       zeroed_file->seq == zeroed_file->committed_seq;
+	pthread_mutex_unlock(&zeroed_file->lock);
+}
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	if (zeroed_file && !is_object(fd))
+		look_at_second_block();
+	return (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
 static void crash_append(void *arg)
 {
 	(void)arg;
@@ -476,6 +495,65 @@ static void batch_counts_whole_or_not_at_all(void)
 }
 
 /*
+ * I9: the zeros of a cut or a hole may be on SRC's disk before its new times are. A durable state
+ * that calls the copies clean would fit SRC's stamp then.
+ */
+static void copies_go_before_src_is_zeroed(void)
+{
+	begin(65536);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 65536);
+		CHECK_EQ(volume_commit(v), 0);
+		zeroed_file = f;
+		CHECK_EQ(tfile_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5000, 100),
+			 0);
+		zeroed_file = NULL;
+		CHECK(known_absent);
+		CHECK_EQ(byte_at(f, 4999), 'A');
+		CHECK_EQ(byte_at(f, 5000), 0);
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+static void *cut_in_thread(void *arg)
+{
+	gates[C_FTRUNCATE] = arg;
+	CHECK_EQ(tfile_truncate(zeroed_file, 5000), 0);
+	return NULL;
+}
+
+static void copy_of_the_tail_goes_before_src_is_cut(void)
+{
+	struct gate g = { 0 };
+
+	begin(65536);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		promote(f, 65536);
+		CHECK_EQ(volume_commit(v), 0);
+		zeroed_file = f;
+		known_absent = false;
+		pthread_t t = start(cut_in_thread, &g);
+
+		if (CHECK(wait_for(&g.reached)))
+			look_at_second_block();
+		atomic_store(&g.open, true);
+		pthread_join(t, NULL);
+		zeroed_file = NULL;
+		CHECK(known_absent);
+		CHECK_EQ(byte_at(f, 4999), 'A');
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
+/*
  * A write-back pass and an append that comes at any moment of it (SRC's stats serve as moments):
  * SRC must not get the new size without the data, for a crash would show zeros then.
  */
@@ -538,4 +616,6 @@ UNIT_MAIN({ "checksums_are_of_what_is_present", checksums_are_of_what_is_present
 	  { "cut_is_redone_before_anybody_reads", cut_is_redone_before_anybody_reads },
 	  { "punch_during_a_checkpoint_lasts", punch_during_a_checkpoint_lasts },
 	  { "batch_counts_whole_or_not_at_all", batch_counts_whole_or_not_at_all },
+	  { "copies_go_before_src_is_zeroed", copies_go_before_src_is_zeroed },
+	  { "copy_of_the_tail_goes_before_src_is_cut", copy_of_the_tail_goes_before_src_is_cut },
 	  { "src_is_not_grown_before_its_data", src_is_not_grown_before_its_data })

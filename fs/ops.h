@@ -80,12 +80,9 @@ void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f);
 char *path_hint(struct fs *fs, struct inode *i, int fd);
 /* The tier's file of a regular file, a reference. */
 int file_get(struct fs *fs, struct inode *i, int fd, struct tfile **ret);
+#define XATTR_FILE_CAPS "security.capability"
 /* An inode_gone_fn; ctx is the struct fs. */
 void file_gone(void *ctx, const struct src_key *key);
-
-/* ---- ops_file.c ---------------------------------------------------------------------------- */
-/* Open files: count one, with its tier side in use. `fd` as for file_get(). */
-int file_open(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi);
 
 /* ---- the requests -------------------------------------------------------------------------- */
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);

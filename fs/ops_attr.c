@@ -13,8 +13,6 @@
 #include "fs/passthrough.h"
 #include "tier/crash_point.h"
 
-#define XATTR_FILE_CAPS "security.capability"
-
 /* ---- showing ------------------------------------------------------------------------------- */
 static int stat_fd(int fd, struct stat *ret)
 {

@@ -60,10 +60,11 @@ static struct open_file *open_file_new(struct inode *i, struct tfile *f, int fla
 
 /* The file is counted as open, `f` referenced. On success both are the handle's. */
 static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd, bool first,
-			struct fuse_file_info *fi)
+			bool made, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
-	int r = tfile_use(f, wants_write(fi->flags) || (fi->flags & O_TRUNC));
+	int r = made ? tfile_use_made(f, fd)
+		     : tfile_use(f, wants_write(fi->flags) || (fi->flags & O_TRUNC));
 
 	if (r < 0)
 		return r;
@@ -90,7 +91,8 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 	return 0;
 }
 
-int file_open(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi)
+/* made: it is new, and fd open for both. Else fd may be a mere place (O_PATH). */
+static int file_open(fuse_req_t req, struct inode *i, int fd, bool made, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
 	bool first = inode_open_begin(&fs->inodes, i) == 0;
@@ -98,7 +100,7 @@ int file_open(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi
 	int r = file_get(fs, i, fd, &f);
 
 	if (r == 0)
-		r = open_counted(req, i, f, fd, first, fi);
+		r = open_counted(req, i, f, fd, first, made, fi);
 	if (r < 0) {
 		inode_open_end(&fs->inodes, i);
 		tfile_put(f);
@@ -117,26 +119,26 @@ static int do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int r = inode_is_reg(i) ? fd_get(fs, i, &ref) : -ENXIO;
 
 	if (r == 0)
-		r = file_open(req, i, ref.fd, fi);
+		r = file_open(req, i, ref.fd, false, fi);
 	inode_put(&fs->inodes, i);
 	return r;
 }
 
 /* The content that the kernel caches from here on is that of now. Before the file counts as closed:
  * a later open compares. */
-static void remember_stamp(struct fs *fs, struct inode *i)
+static void remember_stamp(struct fs *fs, const struct open_file *h)
 {
-	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
+	struct inode *i = h->head.inode;
 	struct stat st;
 
-	if (fd_get(fs, i, &ref) == 0 && attr_of_fd(fs, i, ref.fd, &st) == 0)
+	if (attr_of_fd(fs, i, tfile_src_fd(h->file), &st) == 0)
 		atomic_store(&i->stamp, attr_stamp(&st));
 }
 
 static void close_file(struct fs *fs, struct open_file *h)
 {
 	if (wants_write(h->flags))
-		remember_stamp(fs, h->head.inode);
+		remember_stamp(fs, h);
 	handle_remove(fs, &h->head);
 	open_file_close(fs, h);
 }
@@ -160,38 +162,6 @@ static int create_name(fuse_req_t req, struct inode *dir, const char *name, mode
 	return fd >= 0 ? fd : neg_errno();
 }
 
-/*
- * As an ordinary user we can not open a file that forbids it to its owner, not even one just made
- * (0444, as git does): it gets these bits while it is being opened.
- */
-static int give_owner_bits(const struct fs *fs, int fd, mode_t *ret_given)
-{
-	struct stat st;
-
-	*ret_given = 0;
-	if (fs->privileged)
-		return 0;
-	if (fstat(fd, &st) < 0)
-		return neg_errno();
-	mode_t missing = ~st.st_mode & (S_IRUSR | S_IWUSR);
-
-	if (missing && fchmod(fd, (st.st_mode & 07777) | missing) < 0)
-		return neg_errno();
-	*ret_given = missing;
-	return 0;
-}
-
-static int take_owner_bits(int fd, mode_t given)
-{
-	struct stat st;
-
-	if (!given)
-		return 0;
-	if (fstat(fd, &st) < 0 || fchmod(fd, st.st_mode & 07777 & ~given) < 0)
-		return neg_errno();
-	return 0;
-}
-
 static void pin_if_wanted(struct fs *fs, struct inode *dir, struct tfile *f)
 {
 	struct src_key key;
@@ -199,22 +169,6 @@ static void pin_if_wanted(struct fs *fs, struct inode *dir, struct tfile *f)
 	inode_key(dir, &key);
 	if (volume_dir_pinned(fs->volume, &key))
 		(void)tfile_pin(f, true, 0, 0); /* the file is there; a pin can be set again */
-}
-
-static int open_with_owner_bits(fuse_req_t req, struct inode *i, int fd, struct fuse_file_info *fi)
-{
-	mode_t given;
-	int r = give_owner_bits(fs_of(req), fd, &given);
-
-	if (r < 0)
-		return r;
-	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
-	r = file_open(req, i, fd, fi);
-	int taken = take_owner_bits(fd, given);
-
-	if (r == 0 && taken < 0)
-		close_file(fs_of(req), open_file_of(fi->fh));
-	return r < 0 ? r : taken;
 }
 
 /* The new file is `fd`; entry and handle for it. */
@@ -228,15 +182,14 @@ static int open_created(fuse_req_t req, struct inode *dir, const char *name, int
 		return r;
 	struct inode *i = inode_get(&fs->inodes, ret->ino);
 
-	r = open_with_owner_bits(req, i, fd, fi);
+	fi->flags &= ~(O_TRUNC | O_CREAT | O_EXCL);
+	r = file_open(req, i, fd, true, fi);
 	if (r == 0) {
 		struct tfile *f = open_file_of(fi->fh)->file;
 
 		if (!fs->opt->set_umask && !(ret->attr.st_mode & (S_ISUID | S_ISGID)))
 			inode_set(i, INODE_NO_PRIVS);
 		inode_set(i, INODE_FRESH);
-		if (!fs->privileged)
-			ret->attr_timeout = 0; /* its ctime may have moved */
 		attr_unsynced(i, f);
 		pin_if_wanted(fs, dir, f);
 	} else {

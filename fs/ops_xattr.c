@@ -134,7 +134,10 @@ static ssize_t do_read(fuse_req_t req, fuse_ino_t ino, const char *name, char *b
 		inode_put(&fs->inodes, i);
 		return i ? -ENOMEM : -ESTALE;
 	}
-	ssize_t n = fd_get(fs, i, &ref);
+	/* The kernel asks for them before the first write to a file. */
+	bool no_caps = name && strcmp(name, XATTR_FILE_CAPS) == 0 && inode_has(i, INODE_FRESH) &&
+		       inode_has(i, INODE_NO_PRIVS);
+	ssize_t n = no_caps ? -ENODATA : fd_get(fs, i, &ref);
 
 	if (n == 0)
 		n = name ? get_value(fs, i, ref.fd, name, buf) :

@@ -67,11 +67,24 @@ int tfile_open_src(struct tfile *f, int flags)
 	return fd == -EACCES && !(flags & O_PATH) ? open_with_owner_bits(f, flags) : fd;
 }
 
+/* The caller's descriptor, open for both, becomes one of ours. */
+static int copy_descriptor(int lent)
+{
+	int fd = fcntl(lent, F_DUPFD_CLOEXEC, 3);
+
+	if (fd < 0)
+		return neg_errno();
+	/* Not ours, and we are not root: with access times then. */
+	if (fcntl(fd, F_SETFL, O_NONBLOCK | O_NOATIME) < 0)
+		(void)fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
 /* `f->load_mutex` held: one opener at a time. */
-static int open_src(struct tfile *f, bool writable)
+static int open_src(struct tfile *f, bool writable, int lent)
 {
 	int flags = (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK;
-	int fd = tfile_open_src(f, flags | O_NOATIME);
+	int fd = lent >= 0 ? copy_descriptor(lent) : tfile_open_src(f, flags | O_NOATIME);
 
 	if (fd == -EPERM) /* not ours, and we are not root */
 		fd = tfile_open_src(f, flags);
@@ -171,10 +184,10 @@ bool tfile_open_for_write(struct tfile *f)
 }
 
 /* load_mutex held. */
-static int use_locked(struct tfile *f, bool writable)
+static int use_locked(struct tfile *f, bool writable, int lent)
 {
 	bool open = f->src_fd < 0 || (writable && !f->src_writable);
-	int r = open ? open_src(f, writable) : 0;
+	int r = open ? open_src(f, writable, lent) : 0;
 
 	/* Size and stamp are known before anybody else may use it. */
 	if (r == 0 && (open || !f->size_known))
@@ -198,20 +211,30 @@ static void close_src(struct tfile *f)
 		close(fd);
 }
 
-int tfile_use(struct tfile *f, bool writable)
+static int use(struct tfile *f, bool writable, int lent)
 {
 	int r = tfile_load_map(f);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->load_mutex);
-	r = use_locked(f, writable);
+	r = use_locked(f, writable, lent);
 	if (r == 0)
 		f->uses++;
 	else if (f->uses == 0)
 		close_src(f);
 	pthread_mutex_unlock(&f->load_mutex);
 	return r;
+}
+
+int tfile_use(struct tfile *f, bool writable)
+{
+	return use(f, writable, -1);
+}
+
+int tfile_use_made(struct tfile *f, int fd)
+{
+	return use(f, true, fd);
 }
 
 void tfile_unuse(struct tfile *f)

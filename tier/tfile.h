@@ -47,6 +47,9 @@ void tfile_set_path(struct tfile *f, const char *path);
  * open. Settles suspect extents after a crash (I6) before it returns.
  */
 int tfile_use(struct tfile *f, bool writable);
+/* The same, to write, of a file that has just been made: fd is open for both, and stays the
+ * caller's. */
+int tfile_use_made(struct tfile *f, int fd);
 void tfile_unuse(struct tfile *f);
 /* The SRC descriptor while in use (borrowed), for what the tier does not care about. */
 int tfile_src_fd(struct tfile *f);

@@ -25,6 +25,7 @@
 #include "fs/ops.h"
 #include "fs/passthrough.h"
 #include "fs/session.h"
+#include "fs/watch.h"
 
 #define FLUSH_STEP_BYTES (8ull << 20)
 /* How long an unmounted session may take to end before its connection is cut. */
@@ -288,6 +289,8 @@ static int open_src(struct daemon *d, unsigned nofile)
 	if (r < 0)
 		return fail(d->opt->src, -r, r == -EACCES ? MOUNT_USAGE : MOUNT_FAILED);
 	fs->src_link_len = src_link_length(&fs->src);
+	fs->watchable = fs->privileged && fs->src.by_handle &&
+			watch_is_possible(fs->src.root_fd, fs->src.path);
 	fs->fd_limit = (int)(nofile - nofile / 8);
 	handle_list_init(&fs->handles);
 	order_init(&fs->order);
@@ -330,6 +333,22 @@ static void watch_connection(struct daemon *d)
 			 d->opt->mnt, strerror(-r));
 }
 
+static double timeout(const struct fs *fs, double given_s)
+{
+	if (given_s >= 0)
+		return given_s;
+	return fs->watch ? WATCHED_TIMEOUT_S : PLAIN_TIMEOUT_S;
+}
+
+static void watch_src(struct fs *fs)
+{
+	if (fs->watchable)
+		fs->watch = watch_start(fs);
+	fs->attr_timeout_s = timeout(fs, fs->opt->attr_timeout_s);
+	fs->entry_timeout_s = timeout(fs, fs->opt->entry_timeout_s);
+	fs->negative_timeout_s = timeout(fs, fs->opt->negative_timeout_s);
+}
+
 static int start_threads(struct daemon *d)
 {
 	struct compat compat;
@@ -347,6 +366,7 @@ static int start_threads(struct daemon *d)
 		r = -pthread_create(&d->signal_thread, NULL, signal_main, d);
 	if (r < 0)
 		return fail("cannot start a thread", -r, MOUNT_SYSTEM);
+	watch_src(&d->fs);
 	d->fs.notifier = notifier_start(&d->fs, on_ready, d);
 	return d->fs.notifier ? 0 : fail("cannot start a thread", EAGAIN, MOUNT_SYSTEM);
 }
@@ -398,7 +418,8 @@ static int take_down(struct daemon *d)
 	int r = 0;
 
 	session_cut(fs);
-	background_stop(&d->background); /* it uses the notifier */
+	watch_stop(TAKE_PTR(fs->watch)); /* as the next, it uses the notifier */
+	background_stop(&d->background);
 	notifier_stop(TAKE_PTR(fs->notifier));
 	session_close(fs);
 	guard_stop(&d->guard); /* there is nothing left that could hang */

@@ -24,6 +24,7 @@ struct fuse_session;
 struct loop;
 struct notifier;
 struct passthrough;
+struct watch;
 
 struct fs {
 	const struct mount_options *opt; /* borrowed */
@@ -37,7 +38,10 @@ struct fs {
 	struct notifier *notifier; /* owned; NULL before the mount */
 	struct loop *loop;	   /* owned; NULL with -s, and while nothing is served */
 	struct passthrough *pass;  /* owned; NULL: the kernel has to ask us for everything */
+	struct watch *watch;	   /* owned; NULL: changes made in SRC are found by asking */
+	double attr_timeout_s, entry_timeout_s, negative_timeout_s; /* for the kernel's caches */
 	bool privileged;	   /* we may act as the caller, and around permissions */
+	bool watchable;		   /* others' changes of SRC can be heard of */
 	int fd_limit;		   /* open files may use descriptors below it: the rest is for us */
 	size_t src_link_len;	   /* of SRC's path in /proc/self/fd, 0 for "/" */
 	int64_t start_ns;	   /* CLOCK_MONOTONIC */

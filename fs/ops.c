@@ -86,7 +86,7 @@ void reply_result(fuse_req_t req, int r)
 void reply_entry(fuse_req_t req, int r, const struct fuse_entry_param *e, bool negative)
 {
 	struct fs *fs = fs_of(req);
-	struct fuse_entry_param none = { .entry_timeout = fs->opt->negative_timeout_s };
+	struct fuse_entry_param none = { .entry_timeout = fs->negative_timeout_s };
 
 	if (r == -ENOENT && negative && none.entry_timeout > 0)
 		fuse_reply_entry(req, &none);

@@ -57,6 +57,8 @@ int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret);
 /* Is SRC's stat, read just now, all there is to say? False: the tier knows the file, use
  * attr_of_fd(). */
 bool attr_is_srcs(struct fs *fs, struct inode *i, const struct stat *st);
+/* How long the kernel may keep them. Those of a file in the tier's memory can change here. */
+double attr_seconds(struct fs *fs, const struct inode *i);
 /* What the mount shows instead (uid=, gid=, umask=). */
 void attr_show(const struct fs *fs, struct stat *st);
 /* A word for the content that page caches hold: changes when size or mtime do; never 0. */

@@ -11,6 +11,7 @@
 #include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/passthrough.h"
+#include "fs/watch.h"
 #include "tier/crash_point.h"
 
 /* ---- showing ------------------------------------------------------------------------------- */
@@ -66,6 +67,14 @@ int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret)
 		note_privs(i, ret);
 	tfile_put(f);
 	return r;
+}
+
+double attr_seconds(struct fs *fs, const struct inode *i)
+{
+	struct tfile *f = fs->attr_timeout_s > PLAIN_TIMEOUT_S ? tracked(fs, i) : NULL;
+
+	tfile_put(f);
+	return f ? PLAIN_TIMEOUT_S : fs->attr_timeout_s;
 }
 
 void attr_show(const struct fs *fs, struct stat *st)
@@ -381,7 +390,7 @@ static int set_attributes(struct fs *fs, struct change *c, struct stat *ret)
 }
 
 static int do_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, int to_set,
-		      struct stat *ret)
+		      struct stat *ret, double *ret_seconds)
 {
 	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
 	struct fs *fs = fs_of(req);
@@ -397,12 +406,13 @@ static int do_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, i
 		};
 
 		r = set_attributes(fs, &c, ret);
+		*ret_seconds = attr_seconds(fs, i);
 	}
 	inode_put(&fs->inodes, i);
 	return r;
 }
 
-static int do_getattr(struct fs *fs, fuse_ino_t ino, struct stat *ret)
+static int do_getattr(struct fs *fs, fuse_ino_t ino, struct stat *ret, double *ret_seconds)
 {
 	_cleanup_fd_ struct fd_ref ref = FD_REF_INIT;
 	struct inode *i = inode_get(&fs->inodes, ino);
@@ -414,6 +424,7 @@ static int do_getattr(struct fs *fs, fuse_ino_t ino, struct stat *ret)
 
 	if (r == 0)
 		r = attr_of_fd(fs, i, ref.fd, ret);
+	*ret_seconds = attr_seconds(fs, i);
 	inode_put(&fs->inodes, i);
 	return r;
 }
@@ -439,7 +450,7 @@ static int do_readlink(struct fs *fs, fuse_ino_t ino, char *buf, size_t size)
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
-static void reply_attr(fuse_req_t req, int r, struct stat *st)
+static void reply_attr(fuse_req_t req, int r, struct stat *st, double seconds)
 {
 	struct fs *fs = fs_of(req);
 
@@ -448,24 +459,30 @@ static void reply_attr(fuse_req_t req, int r, struct stat *st)
 		return;
 	}
 	attr_show(fs, st);
-	fuse_reply_attr(req, st, fs->opt->attr_timeout_s);
+	fuse_reply_attr(req, st, seconds);
 }
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct stat st;
+	double seconds = 0;
 
 	(void)fi;
-	reply_attr(req, do_getattr(fs_of(req), ino, &st), &st);
+	int r = do_getattr(fs_of(req), ino, &st, &seconds);
+
+	reply_attr(req, r, &st, seconds);
 }
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi)
 {
 	struct stat st;
+	double seconds = 0;
 
 	(void)fi; /* an open file is found by its inode as well: it is in memory */
-	reply_attr(req, do_setattr(req, ino, attr, to_set, &st), &st);
+	int r = do_setattr(req, ino, attr, to_set, &st, &seconds);
+
+	reply_attr(req, r, &st, seconds);
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)

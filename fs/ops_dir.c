@@ -201,6 +201,19 @@ static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 	return 0;
 }
 
+/* May the kernel keep the names it has? It drops them by itself when they change here. Where
+ * attributes do not live long either, a listing that brings both is better. */
+static bool keep_names(struct fs *fs, struct inode *i, int fd)
+{
+	struct stat st;
+
+	if (!fs->watch || fstat(fd, &st) < 0)
+		return false;
+	uint32_t now = attr_stamp(&st);
+
+	return atomic_exchange(&i->stamp, now) == now;
+}
+
 static int do_opendir(struct fs *fs, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct inode *i = inode_get(&fs->inodes, ino);
@@ -215,6 +228,8 @@ static int do_opendir(struct fs *fs, fuse_ino_t ino, struct fuse_file_info *fi)
 		return r;
 	}
 	h->head.inode = i;
+	fi->cache_readdir = fs->watch != NULL;
+	fi->keep_cache = keep_names(fs, i, h->fd);
 	handle_add(fs, &h->head);
 	fi->fh = (uintptr_t)h;
 	return 0;

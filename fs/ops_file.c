@@ -85,6 +85,9 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 		tfile_unuse(f);
 		return r;
 	}
+	/* Stores past us move its times: attributes with a long time to live are not right then. */
+	if (h->pass == PASS_PLAIN && wants_write(fi->flags) && fs->watch)
+		notify_attributes(fs, i->nodeid);
 	inode_ref(&fs->inodes, i);
 	handle_add(fs, &h->head);
 	fi->fh = (uintptr_t)h;

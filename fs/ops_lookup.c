@@ -36,8 +36,8 @@ static void fill_entry(struct fs *fs, struct inode *i, const struct stat *st,
 	*ret = (struct fuse_entry_param){ .ino = i->nodeid,
 					  .generation = inode_generation(&fs->inodes, i),
 					  .attr = *st,
-					  .attr_timeout = fs->opt->attr_timeout_s,
-					  .entry_timeout = fs->opt->entry_timeout_s };
+					  .attr_timeout = attr_seconds(fs, i),
+					  .entry_timeout = fs->entry_timeout_s };
 	attr_show(fs, &ret->attr);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include "db/base.h"
 #include "fs/creds.h"
@@ -16,6 +17,7 @@
 
 #define VIRTUAL_PREFIX	  "user.hybridfs."
 #define TRUSTED_PREFIX	  "trusted."
+#define XATTR_SELINUX	  "security.selinux"
 #define XATTR_ACL_ACCESS  "system.posix_acl_access"
 #define VIRTUAL_VALUE_MAX 32
 
@@ -88,6 +90,16 @@ static int get_virtual(struct fs *fs, struct inode *i, int fd, const char *name,
 	return r;
 }
 
+/* Labels that were stored are shown all the same. */
+static bool has_selinux(void)
+{
+	static _Atomic int known; /* 1: no, 2: yes */
+
+	if (!known)
+		known = access("/sys/fs/selinux/enforce", F_OK) == 0 ? 2 : 1;
+	return known == 2;
+}
+
 /* ---- reading ------------------------------------------------------------------------------- */
 static ssize_t get_value(struct fs *fs, struct inode *i, int fd, const char *name, char *buf)
 {
@@ -97,6 +109,9 @@ static ssize_t get_value(struct fs *fs, struct inode *i, int fd, const char *nam
 		return get_virtual(fs, i, fd, name, buf);
 	ssize_t n = getxattr(fd_proc_path(fd, path), name, buf, XATTR_SIZE_MAX);
 
+	/* `ls -l` asks for the label of each file, until it is told that there are none. */
+	if (n < 0 && errno == ENODATA && strcmp(name, XATTR_SELINUX) == 0 && !has_selinux())
+		return -EOPNOTSUPP;
 	return n >= 0 ? n : neg_errno();
 }
 

@@ -7,7 +7,6 @@
 #include "db/base.h"
 #include "fs/option_table.h"
 
-#define DEFAULT_TIMEOUT_S 1.0
 #define DEFAULT_THREADS	  64
 
 /* ---- option lists -------------------------------------------------------------------------- */
@@ -141,9 +140,9 @@ int options_parse(struct mount_options *o, int argc, char **argv)
 
 	*o = (struct mount_options){ .flush_on_unmount = true,
 				     .passthrough = true,
-				     .attr_timeout_s = DEFAULT_TIMEOUT_S,
-				     .entry_timeout_s = DEFAULT_TIMEOUT_S,
-				     .negative_timeout_s = DEFAULT_TIMEOUT_S,
+				     .attr_timeout_s = NO_TIMEOUT_S,
+				     .entry_timeout_s = NO_TIMEOUT_S,
+				     .negative_timeout_s = NO_TIMEOUT_S,
 				     .max_threads = DEFAULT_THREADS };
 	volume_options_init(&o->volume);
 	opterr = 0;

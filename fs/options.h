@@ -20,6 +20,8 @@
 /* Exit codes, as mount(8)'s. */
 enum mount_exit { MOUNT_OK = 0, MOUNT_USAGE = 1, MOUNT_SYSTEM = 2, MOUNT_FAILED = 32 };
 
+#define NO_TIMEOUT_S (-1.0)
+
 enum allow { ALLOW_DEFAULT, ALLOW_OTHER, ALLOW_ROOT };
 
 struct mount_options {
@@ -35,6 +37,7 @@ struct mount_options {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
+	/* NO_TIMEOUT_S: not given. */
 	double attr_timeout_s, entry_timeout_s, negative_timeout_s;
 	unsigned max_threads;
 	bool low_given;	 /* low_watermark= was: it is not moved with the high one */

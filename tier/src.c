@@ -165,12 +165,15 @@ static int inode_key(int fd, struct src_key *ret_key)
 	return 0;
 }
 
-static void handle_key(const struct handle *h, struct src_key *ret_key)
+int src_key_of_handle(const struct file_handle *fh, struct src_key *ret_key)
 {
-	*ret_key = (struct src_key){ .len = 5 + h->fh.handle_bytes };
+	if (fh->handle_bytes == 0 || fh->handle_bytes > HANDLE_MAX)
+		return -EINVAL;
+	*ret_key = (struct src_key){ .len = 5 + fh->handle_bytes };
 	ret_key->data[0] = KEY_HANDLE;
-	put_le(ret_key->data + 1, (uint32_t)h->fh.handle_type, 4);
-	memcpy(ret_key->data + 5, h->fh.f_handle, h->fh.handle_bytes);
+	put_le(ret_key->data + 1, (uint32_t)fh->handle_type, 4);
+	memcpy(ret_key->data + 5, fh->f_handle, fh->handle_bytes);
+	return 0;
 }
 
 int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key)
@@ -183,7 +186,7 @@ int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key)
 
 	if (r < 0)
 		return r;
-	handle_key(&h, ret_key);
+	(void)src_key_of_handle(&h.fh, ret_key);
 	return 0;
 }
 
@@ -216,7 +219,7 @@ int src_key_of_name(const struct src *s, int dir_fd, const char *name, struct sr
 		return neg_errno();
 	if (st.st_dev != s->dev || !handle_is_of(&h, &st))
 		return -EAGAIN;
-	handle_key(&h, ret_key);
+	(void)src_key_of_handle(&h.fh, ret_key);
 	*ret_stat = st;
 	return 0;
 }

@@ -48,6 +48,9 @@ void src_release(struct src *s);
 
 /* Key of an open file (O_PATH is enough). -errno. */
 int src_key_of_fd(const struct src *s, int fd, struct src_key *ret_key);
+struct file_handle; /* of <fcntl.h> */
+/* Key of what a handle of the kernel's names. -EINVAL: no handle. */
+int src_key_of_handle(const struct file_handle *fh, struct src_key *ret_key);
 /*
  * Key and stat of a name in a directory without opening it; not a symbolic link's target. -EAGAIN:
  * it has to be opened, because the two could not be proven to be of one file (keys here say

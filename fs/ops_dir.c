@@ -11,6 +11,7 @@
 #include "db/base.h"
 #include "fs/loop.h"
 #include "fs/ops.h"
+#include "fs/watch.h"
 
 struct kernel_dirent {
 	uint64_t d_ino;
@@ -201,13 +202,18 @@ static int open_dir(struct fs *fs, struct inode *i, struct open_dir **ret)
 	return 0;
 }
 
-/* May the kernel keep the names it has? It drops them by itself when they change here. Where
- * attributes do not live long either, a listing that brings both is better. */
+/* Where attributes do not live long, a listing that brings both is better. */
+static bool keeps_lists(const struct fs *fs)
+{
+	return fs->watch && fs->attr_timeout_s > PLAIN_TIMEOUT_S;
+}
+
+/* May the kernel keep the names it has? It drops them by itself when they change here. */
 static bool keep_names(struct fs *fs, struct inode *i, int fd)
 {
 	struct stat st;
 
-	if (!fs->watch || fstat(fd, &st) < 0)
+	if (!keeps_lists(fs) || fstat(fd, &st) < 0)
 		return false;
 	uint32_t now = attr_stamp(&st);
 
@@ -228,7 +234,7 @@ static int do_opendir(struct fs *fs, fuse_ino_t ino, struct fuse_file_info *fi)
 		return r;
 	}
 	h->head.inode = i;
-	fi->cache_readdir = fs->watch != NULL;
+	fi->cache_readdir = keeps_lists(fs);
 	fi->keep_cache = keep_names(fs, i, h->fd);
 	handle_add(fs, &h->head);
 	fi->fh = (uintptr_t)h;

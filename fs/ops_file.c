@@ -41,7 +41,11 @@ static bool keep_cache(struct fs *fs, struct inode *i, int fd, bool first)
 		return false;
 	uint32_t now = attr_stamp(&st), before = atomic_exchange(&i->stamp, now);
 
-	return !stale && !(first && before && before != now);
+	bool changed = first && before && before != now;
+
+	if (changed && fs->watch) /* unheard: the kernel's size may be the old one */
+		notify_attributes(fs, i->nodeid);
+	return !stale && !changed;
 }
 
 static struct open_file *open_file_new(struct inode *i, struct tfile *f, int flags, uid_t uid)
@@ -86,7 +90,7 @@ static int open_counted(fuse_req_t req, struct inode *i, struct tfile *f, int fd
 		return r;
 	}
 	/* Stores past us move its times: attributes with a long time to live are not right then. */
-	if (h->pass == PASS_PLAIN && wants_write(fi->flags) && fs->watch)
+	if ((h->pass == PASS_PLAIN || h->pass == PASS_ASKED) && wants_write(fi->flags) && fs->watch)
 		notify_attributes(fs, i->nodeid);
 	inode_ref(&fs->inodes, i);
 	handle_add(fs, &h->head);

@@ -23,17 +23,20 @@
 #define BUFFER_BYTES (64u << 10)
 /* Our own changes of SRC are heard as well: many of them are read at once. */
 #define PAUSE_MS 20
+#define ROUNDS_MAX 64u
 #define AGAIN_MS 1000
 #define AGAIN_MAX 4096u
 #define XFS_MAGIC 0x58465342
 #define NAME_EVENTS (FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)
 #define EVENTS (NAME_EVENTS | FAN_MODIFY | FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR)
 
-/* What the kernel is to forget: attributes of a node, or, with a name, that name in it. */
+/* What the kernel is to forget: attributes of a node, with its list of names if it is a directory;
+ * or, with a name, that name in it. */
 struct notice {
 	struct notice *next;
 	uint64_t nodeid;
 	int64_t due_ms;
+	bool list;
 	char name[]; /* empty: attributes */
 };
 
@@ -63,7 +66,7 @@ static void say(struct watch *w, const struct notice *n)
 
 	/* Errors: it is not cached, or the mount is gone. */
 	if (!*n->name)
-		(void)fuse_lowlevel_notify_inval_inode(se, n->nodeid, -1, 0);
+		(void)fuse_lowlevel_notify_inval_inode(se, n->nodeid, n->list ? 0 : -1, 0);
 	else if (fuse_lowlevel_notify_expire_entry(se, n->nodeid, n->name, strlen(n->name),
 						   FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
 		(void)fuse_lowlevel_notify_inval_entry(se, n->nodeid, n->name, strlen(n->name));
@@ -83,7 +86,7 @@ static void say_again(struct watch *w, int64_t upto_ms)
 	}
 }
 
-static void tell(struct watch *w, uint64_t nodeid, const char *name)
+static void tell(struct watch *w, uint64_t nodeid, const char *name, bool list)
 {
 	size_t len = strlen(name) + 1;
 	struct notice *n = calloc(1, sizeof(*n) + len);
@@ -92,6 +95,7 @@ static void tell(struct watch *w, uint64_t nodeid, const char *name)
 		return; /* it shows when its time is over */
 	n->nodeid = nodeid;
 	n->due_ms = now_ms() + AGAIN_MS;
+	n->list = list;
 	memcpy(n->name, name, len);
 	say(w, n);
 	if (w->n >= AGAIN_MAX)
@@ -117,7 +121,8 @@ static void changed(struct watch *w, const struct file_handle *fh)
 
 	if (!i)
 		return;
-	tell(w, i->nodeid, "");
+	tell(w, i->nodeid, "", false);
+	inode_clear(i, INODE_NO_PRIVS);
 	/* The tier looks at the times of what it knows, and has stale pages dropped. */
 	if (inode_is_reg(i) && fd_get(w->fs, i, &ref) == 0)
 		(void)attr_of_fd(w->fs, i, ref.fd, &st);
@@ -133,11 +138,11 @@ static void changed_name(struct watch *w, const struct file_handle *dir, uint64_
 	if (!i)
 		return;
 	if (mask & NAME_EVENTS && strcmp(name, ".") != 0)
-		tell(w, i->nodeid, name);
+		tell(w, i->nodeid, name, false);
 	if (mask & NAME_EVENTS) /* the kernel's list of them is not kept at the next opendir */
 		atomic_store(&i->stamp, 0);
 	if (mask & NAME_EVENTS || strcmp(name, ".") == 0)
-		tell(w, i->nodeid, "");
+		tell(w, i->nodeid, "", mask & NAME_EVENTS);
 	inode_put(&w->fs->inodes, i);
 }
 
@@ -195,7 +200,7 @@ static void *watch_main(void *arg)
 		int64_t wait = w->first ? w->first->due_ms - now_ms() : -1;
 
 		on = sleep_for(w, true, w->first && wait < 0 ? 0 : wait);
-		while (on && listen(w))
+		for (unsigned n = 0; n < ROUNDS_MAX && listen(w); n++)
 			continue;
 		say_again(w, now_ms());
 		on = on && sleep_for(w, false, PAUSE_MS);

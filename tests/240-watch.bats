@@ -74,6 +74,34 @@ lists() {
 	hfs_umount
 }
 
+@test "a directory that is open: rewinddir() shows what others made and removed" {
+	hfs_mount
+	python3 - "$MNT/dir" "$SRC/dir" <<-'PY'
+		import ctypes, os, sys, time
+		libc = ctypes.CDLL(None, use_errno=True)
+		libc.opendir.restype = ctypes.c_void_p
+		libc.readdir.restype = ctypes.c_void_p
+		libc.readdir.argtypes = libc.rewinddir.argtypes = [ctypes.c_void_p]
+		d = libc.opendir(sys.argv[1].encode())
+		def names():
+		    found = set()
+		    libc.rewinddir(d)
+		    while (e := libc.readdir(d)):
+		        found.add(ctypes.string_at(e + 19).decode())
+		    return found
+		for _ in range(3):
+		    names()
+		open(sys.argv[2] + "/another", "w").close()
+		os.remove(sys.argv[2] + "/going")
+		end = time.monotonic() + 10
+		while "another" not in names() or "going" in names():
+		    if time.monotonic() > end:
+		        sys.exit("rewinddir() shows old names: %s" % names())
+		    time.sleep(0.05)
+	PY
+	hfs_umount
+}
+
 @test "attributes, access lists and content that others change" {
 	hfs_mount
 	know

@@ -73,10 +73,10 @@ static int adopt_data(struct tfile *f, unsigned cut, uint64_t at, uint64_t end)
 
 		pthread_mutex_unlock(&f->lock);
 		if (r < 0 || hole < 0)
-			return r;
+			return r < 0 ? r : neg_errno();
 		data = lseek(f->obj_fd, hole, SEEK_DATA);
 	}
-	return 0;
+	return data < 0 && errno != ENXIO ? neg_errno() : 0;
 }
 
 static int adopt_absent(struct tfile *f, unsigned cut, uint64_t from, uint64_t size)
@@ -119,14 +119,15 @@ static bool adopt_held(struct tfile *f, bool all)
 	if (!writing || skip || fstat(f->obj_fd, &st) < 0)
 		return !writing;
 	pthread_mutex_lock(&f->lock);
-	skip = f->pass_cut != cut || f->pass != PASS_WRITE;
+	writing = f->pass == PASS_WRITE; /* it may have ended, with all known */
+	skip = f->pass_cut != cut || !writing;
 	if (!skip) {
 		from = adopt_stat_locked(f, &st);
 		dirty_tail_locked(f, from, (uint64_t)st.st_size);
 	}
 	pthread_mutex_unlock(&f->lock);
 	if (skip || (!all && from == (uint64_t)st.st_size))
-		return !skip;
+		return !skip || !writing;
 	return adopt_absent(f, cut, all ? 0 : from, (uint64_t)st.st_size) == 0;
 }
 

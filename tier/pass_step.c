@@ -135,8 +135,9 @@ int pass_flush_step(struct volume *v)
 
 	for (unsigned n = 0; result == 0 && (f = passing_at(v, n)); n++) {
 		if (f->pass_flush != flush && !scanning(f)) {
-			f->pass_flush = flush;
 			result = adopt_for_flush(f);
+			if (result == 0)
+				f->pass_flush = flush;
 			wish_scan(f, 0, true);
 			pthread_mutex_lock(&f->pass_mutex);
 			pass_try_finish(f);

@@ -539,11 +539,14 @@ static bool may_leak(struct volume *v, uint64_t id, const struct stat *st)
 	       present * BLOCK_BYTES < round_up_u64((uint64_t)st->st_size, BLOCK_BYTES);
 }
 
-/* Whatever of the object is absent is released; the map says what. */
-static void release_absent(struct tfile *f)
+/* Whatever of the object is absent is released; the map says what. A map that is damaged was logged
+ * and counted, and there is nothing to come back for. */
+static int release_absent(struct tfile *f)
 {
-	if (tfile_load_map(f) < 0)
-		return;
+	int r = tfile_load_map(f);
+
+	if (r < 0)
+		return r == -ENOMEM || r == -EMFILE || r == -ENFILE ? r : 0;
 	pthread_mutex_lock(&f->lock);
 	if (!f->dead && f->pass == PASS_NONE) { /* else there is nothing: P1 */
 		f->garbage_lo = 0;
@@ -551,13 +554,15 @@ static void release_absent(struct tfile *f)
 		file_list_add(f->v, &f->v->garbage, f, 0);
 	}
 	pthread_mutex_unlock(&f->lock);
+	return 0;
 }
 
 /*
  * Of a file in memory the catalog proves nothing, not even that there is a row: all of it may have
- * been evicted since, and some of it promoted again. -EAGAIN: it came or went meanwhile.
+ * been evicted since, and some of it promoted again. -EAGAIN: it came or went meanwhile; unless
+ * sure: then the map of a file that has a row decides.
  */
-static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t id)
+static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t id, bool sure)
 {
 	uint64_t seen = volume_departures(v);
 	struct cat_file row;
@@ -567,11 +572,11 @@ static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t
 
 	if (r < 0 && r != -ENOENT)
 		return r;
-	bool leaks = known && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		     may_leak(v, id, &st);
+	bool leaks = known && (sure || (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+					may_leak(v, id, &st)));
 	struct tfile *f = tfile_of_id(v, id);
 
-	if (!f && seen != volume_departures(v)) {
+	if (!f && !leaks && seen != volume_departures(v)) {
 		r = -EAGAIN;
 	} else if (!f && !known) {
 		(void)object_remove(v, id);
@@ -580,13 +585,25 @@ static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t
 	} else {
 		if (!f && leaks)
 			f = tfile_get_loaded(v, &row, seen);
-		if (f)
-			release_absent(f);
+		r = f ? release_absent(f) : 0;
 		tfile_put(f);
-		r = 0;
 	}
 	if (known)
 		cat_file_release(&row);
+	return r;
+}
+
+#define SWEEP_LOOKS 3u /* a large file takes longer than files take to come and go */
+
+static int sweep_name(struct volume *v, int dir_fd, const char *name)
+{
+	uint64_t id = object_id_of_name(name);
+	int r = 0;
+
+	if (!id || id >= v->first_new_id)
+		return 0;
+	for (unsigned n = 0; n == 0 || r == -EAGAIN; n++)
+		r = sweep_object(v, dir_fd, name, id, n >= SWEEP_LOOKS);
 	return r;
 }
 
@@ -595,16 +612,9 @@ static int sweep_dir(struct volume *v, DIR *dir)
 	struct dirent *e;
 	int r = 0;
 
-	while (r == 0 && (e = readdir(dir))) {
-		uint64_t id = object_id_of_name(e->d_name);
-
-		if (!id || id >= v->first_new_id)
-			continue;
-		do
-			r = sweep_object(v, dirfd(dir), e->d_name, id);
-		while (r == -EAGAIN);
-	}
-	return r;
+	while (r == 0 && (errno = 0, e = readdir(dir)))
+		r = sweep_name(v, dirfd(dir), e->d_name);
+	return r == 0 && errno ? neg_errno() : r;
 }
 
 static int sweep_next_dir(struct volume *v)

@@ -135,14 +135,14 @@ int settle_cut(struct tfile *f, bool have_src)
 
 /*
  * SRC is going to zero bytes of [start, end), whole blocks: as before a write past the SSD
- * (forget_durably()). Where the durable state has dirty data the busy mark protects it.
+ * (forget_durably()). Under a program that writes by itself the busy mark is sure, as intents stay.
  */
 static int forget_clean_first(struct tfile *f, uint64_t start, uint64_t end)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&f->lock);
-	bool covered = f->durable_dirty;
+	bool covered = f->pass == PASS_WRITE;
 
 	end = min_u64(end, round_up_u64(f->size, BLOCK_BYTES));
 	for (uint64_t at = start; r == 0 && at < end && !covered;) {

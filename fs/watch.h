@@ -5,9 +5,9 @@
  *
  * It hears of every change by another process, of content, attributes and names, of a filesystem
  * that only this machine writes to, on the root of which SRC is; of stores through mappings only
- * when such a file is closed, of access times not at all. Of names that differ in case only it hears
- * of one. What it says is said once more a second later: an answer that was on its way to the kernel
- * may have been older.
+ * when such a file is closed, of access times not at all. Of names that differ in case only it
+ * hears of one. What it says is said once more a second later: an answer that was on its way to the
+ * kernel may have been older.
  */
 #ifndef HYBRIDFS_FS_WATCH_H
 #define HYBRIDFS_FS_WATCH_H

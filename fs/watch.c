@@ -60,6 +60,17 @@ static int64_t now_ms(void)
 }
 
 /* ---- telling the kernel ------------------------------------------------------------------- */
+/* Looked up again when it is used next. To invalidate it would detach what is mounted there. */
+static int expire(struct fuse_session *se, const struct notice *n)
+{
+#if HAVE_FUSE_EXPIRE_FLAGS
+	return fuse_lowlevel_notify_expire_entry(se, n->nodeid, n->name, strlen(n->name),
+						 FUSE_LL_EXPIRE_ONLY);
+#else
+	return fuse_lowlevel_notify_expire_entry(se, n->nodeid, n->name, strlen(n->name));
+#endif
+}
+
 static void say(struct watch *w, const struct notice *n)
 {
 	struct fuse_session *se = w->fs->session;
@@ -67,8 +78,7 @@ static void say(struct watch *w, const struct notice *n)
 	/* Errors: it is not cached, or the mount is gone. */
 	if (!*n->name)
 		(void)fuse_lowlevel_notify_inval_inode(se, n->nodeid, n->list ? 0 : -1, 0);
-	else if (fuse_lowlevel_notify_expire_entry(se, n->nodeid, n->name, strlen(n->name),
-						   FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
+	else if (expire(se, n) == -ENOSYS)
 		(void)fuse_lowlevel_notify_inval_entry(se, n->nodeid, n->name, strlen(n->name));
 }
 

@@ -17,6 +17,14 @@
 #include "db/base.h"
 #include "fs/log.h"
 
+#if HAVE_FUSE_SET_FEATURE_FLAG
+int compat_init(struct fuse_session *session, bool want_passthrough, struct compat *ret)
+{
+	(void)session; /* op_init() asks for everything */
+	*ret = (struct compat){ .passthrough = want_passthrough }; /* a backing file tells */
+	return 0;
+}
+#else
 /* The kernel wants room for its smallest write in the buffer of any reader. */
 #define REQUEST_BYTES (256u << 10)
 #define REPLY_BYTES   4096u
@@ -109,18 +117,13 @@ static int answer(struct fuse_session *session, int real, char *request, char *r
 
 int compat_init(struct fuse_session *session, bool want_passthrough, struct compat *ret)
 {
-	*ret = (struct compat){ 0 };
-#if HAVE_FUSE_SET_FEATURE_FLAG
-	(void)session;
-	ret->passthrough = want_passthrough; /* the first backing file tells */
-	return 0; /* op_init() asks for everything */
-#else
 	/* dup() and not F_DUPFD_CLOEXEC: ThreadSanitizer knows it, and so still sees that a reply
 	 * happens before the request that follows from it. */
 	_cleanup_close_ int real = dup(fuse_session_fd(session));
 	_cleanup_free_ char *request = malloc(REQUEST_BYTES);
 	_cleanup_free_ char *reply = calloc(1, REPLY_BYTES);
 
+	*ret = (struct compat){ 0 };
 	if (real < 0 || !request || !reply) {
 		log_line(LOG_WARNING, "kernel features beyond libfuse are off: %s",
 			 strerror(ENOMEM));
@@ -128,8 +131,8 @@ int compat_init(struct fuse_session *session, bool want_passthrough, struct comp
 	}
 	fcntl(real, F_SETFD, FD_CLOEXEC);
 	return answer(session, real, request, reply, want_passthrough, ret);
-#endif
 }
+#endif
 
 /* ---- passthrough ---------------------------------------------------------------------------- */
 /* Of the kernel's interface since protocol 7.40; headers may be older. */

@@ -156,11 +156,10 @@ static void changed_name(struct watch *w, const struct file_handle *dir, uint64_
 	inode_put(&w->fs->inodes, i);
 }
 
-static void hear(struct watch *w, const struct fanotify_event_metadata *e)
+/* `at`: what follows the event's head. */
+static void hear(struct watch *w, uint64_t mask, const char *at, const char *end)
 {
-	const char *at = (const char *)e + e->metadata_len, *end = (const char *)e + e->event_len;
-
-	if (e->mask & FAN_Q_OVERFLOW)
+	if (mask & FAN_Q_OVERFLOW)
 		log_line(LOG_WARNING, "changes made in SRC were missed: some may show %d s late",
 			 (int)WATCHED_TIMEOUT_S);
 	while (end - at >= (ptrdiff_t)sizeof(struct fanotify_event_info_fid)) {
@@ -170,22 +169,28 @@ static void hear(struct watch *w, const struct fanotify_event_metadata *e)
 		if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_FID)
 			changed(w, fh);
 		else if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_DFID_NAME)
-			changed_name(w, fh, e->mask);
+			changed_name(w, fh, mask);
 		if (info->hdr.len == 0)
 			break;
 		at += info->hdr.len;
 	}
 }
 
-/* False: there was nothing to read. */
+/* False: there was nothing to read. Events are aligned to 4 bytes only. */
 static bool listen(struct watch *w)
 {
 	ssize_t n = read(w->events_fd, w->buffer, sizeof(w->buffer));
-	const struct fanotify_event_metadata *e = (const void *)w->buffer;
+	const char *at = w->buffer, *end = w->buffer + (n > 0 ? n : 0);
+	struct fanotify_event_metadata e;
 
-	for (; FAN_EVENT_OK(e, n); e = FAN_EVENT_NEXT(e, n))
-		if (e->pid != w->self)
-			hear(w, e);
+	while (end - at >= (ptrdiff_t)sizeof(e)) {
+		memcpy(&e, at, sizeof(e));
+		if (e.event_len < sizeof(e) || e.event_len > end - at)
+			break;
+		if (e.pid != w->self)
+			hear(w, e.mask, at + e.metadata_len, at + e.event_len);
+		at += e.event_len;
+	}
 	return n > 0;
 }
 

@@ -52,6 +52,8 @@ int lookup_at(struct fs *fs, struct inode *parent, int dir_fd, const char *name,
 int open_name(struct fs *fs, int dir_fd, const char *name);
 
 /* ---- ops_attr.c ---------------------------------------------------------------------------- */
+#define XATTR_FILE_CAPS "security.capability"
+
 /* SRC's stat of an open (O_PATH) file with what is newer on the SSD. */
 int attr_of_fd(struct fs *fs, struct inode *i, int fd, struct stat *ret);
 /* Is SRC's stat, read just now, all there is to say? False: the tier knows the file, use
@@ -82,7 +84,6 @@ void attr_drop_all_privs(struct fs *fs, struct inode *i, struct tfile *f);
 char *path_hint(struct fs *fs, struct inode *i, int fd);
 /* The tier's file of a regular file, a reference. */
 int file_get(struct fs *fs, struct inode *i, int fd, struct tfile **ret);
-#define XATTR_FILE_CAPS "security.capability"
 /* An inode_gone_fn; ctx is the struct fs. */
 void file_gone(void *ctx, const struct src_key *key);
 

@@ -209,11 +209,11 @@ static bool keeps_lists(const struct fs *fs)
 }
 
 /* May the kernel keep the names it has? It drops them by itself when they change here. */
-static bool keep_names(struct fs *fs, struct inode *i, int fd)
+static bool keep_names(struct inode *i, int fd)
 {
 	struct stat st;
 
-	if (!keeps_lists(fs) || fstat(fd, &st) < 0)
+	if (fstat(fd, &st) < 0)
 		return false;
 	uint32_t now = attr_stamp(&st);
 
@@ -235,7 +235,7 @@ static int do_opendir(struct fs *fs, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	h->head.inode = i;
 	fi->cache_readdir = keeps_lists(fs);
-	fi->keep_cache = keep_names(fs, i, h->fd);
+	fi->keep_cache = fi->cache_readdir && keep_names(i, h->fd);
 	handle_add(fs, &h->head);
 	fi->fh = (uintptr_t)h;
 	return 0;

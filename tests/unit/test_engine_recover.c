@@ -498,15 +498,23 @@ static void batch_counts_whole_or_not_at_all(void)
  * I9: the zeros of a cut or a hole may be on SRC's disk before its new times are. A durable state
  * that calls the copies clean would fit SRC's stamp then.
  */
+static struct tfile *about_to_be_zeroed(void)
+{
+	struct tfile *f = use();
+
+	promote(f, 65536);
+	CHECK_EQ(volume_commit(v), 0);
+	zeroed_file = f;
+	known_absent = false;
+	return f;
+}
+
 static void copies_go_before_src_is_zeroed(void)
 {
 	begin(65536);
 	if (open_volume()) {
-		struct tfile *f = use();
+		struct tfile *f = about_to_be_zeroed();
 
-		promote(f, 65536);
-		CHECK_EQ(volume_commit(v), 0);
-		zeroed_file = f;
 		CHECK_EQ(tfile_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5000, 100),
 			 0);
 		zeroed_file = NULL;
@@ -532,12 +540,7 @@ static void copy_of_the_tail_goes_before_src_is_cut(void)
 
 	begin(65536);
 	if (open_volume()) {
-		struct tfile *f = use();
-
-		promote(f, 65536);
-		CHECK_EQ(volume_commit(v), 0);
-		zeroed_file = f;
-		known_absent = false;
+		struct tfile *f = about_to_be_zeroed();
 		pthread_t t = start(cut_in_thread, &g);
 
 		if (CHECK(wait_for(&g.reached)))

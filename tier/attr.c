@@ -99,7 +99,13 @@ static bool foreign_change_locked(struct tfile *f, const struct stat *st)
 		return false;
 	stamps_distrust_locked(f);
 	/* A changed ctime alone may hide a change of content with the mtime set back. */
-	tfile_drop_clean_locked(f);
+	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
+		struct map_run run = map_run_at(&f->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
+
+		if (run.state == BLOCK_CLEAN)
+			(void)tfile_map_set_locked(f, run.start, run.end, BLOCK_ABSENT);
+		at = run.end;
+	}
 	if (!tfile_dirty_locked(f))
 		f->ctime_kept = false;
 	else if (timespec_ns(st->st_ctim) > timespec_ns(f->ctime))
@@ -153,27 +159,11 @@ static void overlay_locked(const struct tfile *f, struct stat *st)
 		st->st_blocks = (blkcnt_t)max_u64((uint64_t)st->st_blocks, min_u64(sum, full));
 }
 
-/* A foreign change must not be taken for a conflict with what is clean. */
-static void settle_before_foreign(struct tfile *f, uint64_t token, const struct stat *st)
-{
-	pthread_mutex_lock(&f->lock);
-	bool foreign = f->map_loaded && f->map.suspects && !f->src_inflight &&
-		       token == f->src_seq && f->stamp_valid && !f->stamp_stale &&
-		       !src_has_stamp(st, &f->stamp);
-
-	pthread_mutex_unlock(&f->lock);
-	int r = foreign ? settle_range(f, 0, UINT64_MAX) : 0;
-
-	if (r < 0)
-		volume_error(f->v, f, r, "cannot compare the SSD copy with SRC");
-}
-
 bool tfile_stat_end(struct tfile *f, uint64_t token, struct stat *st)
 {
 	volume_saw_time(f->v, timespec_ns(st->st_mtim));
 	volume_saw_time(f->v, timespec_ns(st->st_ctim));
 	(void)pass_adopt(f, false);
-	settle_before_foreign(f, token, st);
 	pthread_mutex_lock(&f->lock);
 	bool stale_pages = revalidate_locked(f, token, st);
 
@@ -357,10 +347,7 @@ int tfile_set_times(struct tfile *f, const struct timespec tv[2])
 
 	pthread_mutex_lock(&f->src_mutex);
 	(void)pass_adopt(f, false);
-	int r = settle_range(f, 0, UINT64_MAX); /* it would find times of its own */
-
-	if (r == 0)
-		r = src_change_begin(f);
+	int r = src_change_begin(f);
 
 	if (r == 0) {
 		r = set_src_times(f, tv);

@@ -162,8 +162,7 @@ static uint64_t evict_extent(struct tfile *f, uint64_t base)
 	uint64_t bytes = 0;
 	struct range range;
 
-	if (settle_range(f, base, base + EXTENT_BYTES) < 0 ||
-	    !range_trylock(&f->ranges, &range, base, base + EXTENT_BYTES, true))
+	if (!range_trylock(&f->ranges, &range, base, base + EXTENT_BYTES, true))
 		return 0;
 	pthread_mutex_lock(&f->lock);
 	struct map_group *g = map_find(&f->map, base / GROUP_BYTES);

@@ -152,9 +152,6 @@ int tfile_flush_step(struct tfile *f, uint64_t budget, bool force, uint64_t *nex
 	*ret_bytes = 0;
 	if (r < 0)
 		return r;
-	r = settle_some(f, budget);
-	if (r != 0) /* more: come again */
-		return r < 0 ? r : 0;
 	if (pass_flush_file(f, budget, next, &r))
 		return r;
 	pthread_mutex_lock(&f->lock);

@@ -139,7 +139,6 @@ struct tfile {
 	int fsync_error;       /* a failed sync in the background, for the next fsync to tell */
 	bool lost;	       /* the object is gone with dirty data in it: reads of them are EIO */
 	_Atomic bool tail_unsure; /* after a crash: bytes behind the end may be in the object */
-	int64_t suspect_mtime_ns; /* the object's after a crash, while something is suspect */
 	unsigned writes_inflight;
 	uint64_t fsync_seq;    /* bumped by fsync: a synced stream is no bulk copy */
 
@@ -297,7 +296,7 @@ struct volume {
 	struct hit_minute minutes[60];
 	unsigned minute;
 	uint64_t last_hits, last_misses, last_written_back;
-	_Atomic uint64_t settle_cursor; /* files with smaller ids are settled */
+	uint64_t settle_cursor;
 	int64_t gone_at_ns; /* when the search for files gone from SRC, or any of these, goes on */
 
 	/* What is left to do after a crash; changed by the background only. */
@@ -323,8 +322,6 @@ bool tfile_in_use(struct tfile *f);
 void src_key_of_row(const struct cat_file *row, struct src_key *ret_key);
 void tfile_changed_locked(struct tfile *f);
 void tfile_account_locked(struct tfile *f);
-/* Everything clean becomes absent. */
-void tfile_drop_clean_locked(struct tfile *f);
 /* The same for blocks just written to the object: they are not durable yet. */
 int tfile_written_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state);
 /* All blocks of [start, end) to state, with accounting and lists; f->lock held. */
@@ -462,14 +459,6 @@ void recover_tail(struct tfile *f);
 void redo_cut_at_mount(struct tfile *f); /* while mounting only */
 int recover_step(struct volume *v, int64_t now_ns);
 bool recover_pending(const struct volume *v);
-
-/* ---- settle.c: suspect extents; with any lock of a tfile held but `lock` and obj_mutex ------- */
-/* The map was just read after a crash. known: by its stamp SRC is as we left it. */
-int settle_loaded(struct tfile *f, int obj_fd, bool known);
-/* About `budget` bytes. > 0: there is more. */
-int settle_some(struct tfile *f, uint64_t budget);
-/* Afterwards nothing between start and end is suspect. */
-int settle_range(struct tfile *f, uint64_t start, uint64_t end);
 
 /* ---- prefetch.c: hints while mounting; they return when the reading is done, or under way ---- */
 void prefetch_objects(struct volume *v, const struct id_set *ids);

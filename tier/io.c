@@ -134,33 +134,6 @@ static size_t read_cached(struct tfile *f, int fd, void *buf, size_t len, uint64
 	return have;
 }
 
-static bool is_suspect(struct tfile *f, uint64_t start, uint64_t end)
-{
-	pthread_mutex_lock(&f->lock);
-	bool yes = f->map.suspects && map_next_suspect(&f->map, start) < end;
-
-	pthread_mutex_unlock(&f->lock);
-	return yes;
-}
-
-static int read_run(struct tfile *f, struct map_run run, void *buf);
-
-/* What of it was not newer than SRC, and cannot be read, has left the map. */
-static int read_settled(struct tfile *f, uint64_t start, uint64_t end, char *buf)
-{
-	int r = 0;
-
-	for (uint64_t at = start; r == 0 && at < end;) {
-		pthread_mutex_lock(&f->lock);
-		struct map_run run = map_run_at(&f->map, at, end);
-
-		pthread_mutex_unlock(&f->lock);
-		r = read_run(f, run, buf + (at - start));
-		at = run.end;
-	}
-	return r;
-}
-
 static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 {
 	size_t len = run.end - run.start;
@@ -173,8 +146,6 @@ static int read_ssd(struct tfile *f, struct map_run run, void *buf)
 	volume_error(f->v, f, r, "cannot read the SSD copy");
 	if (run.state == BLOCK_CLEAN) /* I8: SRC has the same bytes */
 		return read_full(f->src_fd, buf, len, run.start);
-	if (is_suspect(f, run.start, run.end) && settle_range(f, run.start, run.end) == 0)
-		return read_settled(f, run.start, run.end, buf);
 	atomic_fetch_add(&f->v->lost_ranges, 1);
 	return -EIO;
 }

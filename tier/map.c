@@ -129,17 +129,11 @@ void map_prune(struct map *m)
 	m->n_groups = kept;
 }
 
-/* What counts as dirty: in a suspect extent everything. */
-static uint64_t dirty_mask(const struct map_group *g, unsigned w)
-{
-	return g->suspect >> w & 1 ? g->present[w] : g->dirty[w];
-}
-
 static enum block_state word_state(const struct map_group *g, unsigned w, uint64_t bit)
 {
 	if (!(g->present[w] & bit))
 		return BLOCK_ABSENT;
-	return dirty_mask(g, w) & bit ? BLOCK_DIRTY : BLOCK_CLEAN;
+	return g->dirty[w] & bit ? BLOCK_DIRTY : BLOCK_CLEAN;
 }
 
 enum block_state map_state(const struct map *m, uint64_t off)
@@ -157,9 +151,9 @@ static uint64_t state_mask(const struct map_group *g, unsigned w, enum block_sta
 	case BLOCK_ABSENT:
 		return ~g->present[w];
 	case BLOCK_CLEAN:
-		return g->present[w] & ~dirty_mask(g, w);
+		return g->present[w] & ~g->dirty[w];
 	default:
-		return dirty_mask(g, w);
+		return g->dirty[w];
 	}
 }
 
@@ -401,34 +395,6 @@ bool map_has_intent(const struct map *m)
 		if (m->groups[i]->intent)
 			return true;
 	return false;
-}
-
-void map_set_suspect(struct map *m, struct map_group *g, unsigned extent)
-{
-	m->suspects += !(g->suspect >> extent & 1);
-	g->suspect |= 1ull << extent;
-}
-
-void map_clear_suspect(struct map *m, struct map_group *g, unsigned extent)
-{
-	m->suspects -= g->suspect >> extent & 1;
-	g->suspect &= ~(1ull << extent);
-}
-
-uint64_t map_next_suspect(const struct map *m, uint64_t off)
-{
-	uint64_t index = off / GROUP_BYTES;
-
-	for (unsigned i = map_index(m, index); m->suspects && i < m->n_groups; i++) {
-		const struct map_group *g = m->groups[i];
-		unsigned from = g->index == index ? (off % GROUP_BYTES) / EXTENT_BYTES : 0;
-		uint64_t bits = g->suspect & (~0ull << from);
-
-		if (bits)
-			return g->index * GROUP_BYTES +
-			       (unsigned)__builtin_ctzll(bits) * EXTENT_BYTES;
-	}
-	return MAP_END;
 }
 
 void map_group_store(const struct map_group *g, struct cat_group *ret_row)

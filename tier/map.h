@@ -15,8 +15,6 @@
  *   removal   some block was made absent and the catalog does not know yet: the durable state may
  *             still say clean for it, so writing there counts as overwriting a clean block (I2),
  *             and its space is not released yet (I4)
- *   suspect   extents whose clean blocks may have been overwritten before a crash (settle.c): the
- *             states below call them dirty, `dirty` and dirty_blocks do not; only with `intent`
  *   unsynced  present blocks whose data is not durable yet, neither in object nor journal (I1)
  *   checkpointing  a checkpoint under way is going to store what this group was: it must not be
  *             forgotten before the next one has stored what it is
@@ -51,7 +49,6 @@ struct map_group {
 	uint64_t sum_valid, pinned, touched;
 	uint64_t seq, committed_seq, checkpoint_seq;
 	uint8_t heat[CAT_EXTENTS_PER_GROUP];
-	uint64_t suspect; /* extents */
 	bool intent, intent_durable, removal;
 	bool checkpointing;
 };
@@ -62,7 +59,6 @@ struct map {
 	struct map_group **groups; /* owned, sorted by index */
 	unsigned n_groups, cap;
 	uint64_t present_blocks, dirty_blocks;
-	uint64_t suspects; /* extents */
 	uint64_t unsynced_blocks;
 	uint64_t unsynced_lo, unsynced_hi; /* group indexes: none is outside; valid while > 0 */
 	/* Group indexes: what differs from what is committed is in there. */
@@ -95,8 +91,7 @@ enum block_state map_state(const struct map *m, uint64_t off);
 /* The longest run of one state that starts at `start` and ends at or before `end`. Cost: the
  * number of extents in it; absent stretches between groups are skipped at once. */
 struct map_run map_run_at(const struct map *m, uint64_t start, uint64_t end);
-/* Offset of the first present (resp. dirty, suspect ones not) block at or after `off`; UINT64_MAX
- * if none. */
+/* Offset of the first present (resp. dirty) block at or after `off`; UINT64_MAX if none. */
 uint64_t map_next_present(const struct map *m, uint64_t off);
 uint64_t map_next_dirty(const struct map *m, uint64_t off);
 
@@ -114,11 +109,6 @@ void map_set_intent(struct map *m, uint64_t start, uint64_t end);
 void map_begin_write(struct map *m, uint64_t start, uint64_t end);
 
 bool map_has_intent(const struct map *m);
-
-void map_set_suspect(struct map *m, struct map_group *g, unsigned extent);
-void map_clear_suspect(struct map *m, struct map_group *g, unsigned extent);
-/* Offset of the first suspect extent that ends behind `off`; UINT64_MAX if none. */
-uint64_t map_next_suspect(const struct map *m, uint64_t off);
 
 void map_group_changed(struct map *m, struct map_group *g);
 /* The groups from changed_lo to changed_hi have been looked at; resp. all must be again. */

@@ -186,8 +186,7 @@ static const char *why_not_locked(const struct tfile *f)
 		return "changed in SRC as well";
 	if (f->lost || f->sync_failed || f->dead || !f->size_known || !f->map_loaded)
 		return "its copy on the SSD is damaged or unlinked";
-	if (f->truncate_pending || f->tail_unsure || !f->stamp_valid || f->stamp_stale ||
-	    f->map.suspects)
+	if (f->truncate_pending || f->tail_unsure || !f->stamp_valid || f->stamp_stale)
 		return "not settled yet";
 	if (!pass_all_present_locked(f))
 		return "not all of it is on the SSD";

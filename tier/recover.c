@@ -5,8 +5,11 @@
  * loaded, by the first user or by recover_step() in the background; orphaned objects and leaked
  * space are swept in the background too.
  *
- * Settling a map (I6) is for every group with an intent, see settle.c; it may wait. Files that
- * carried the busy mark lose their clean copies: SRC may differ, by our own hand.
+ * Settling a map (I6), for every group with an intent: an extent without dirty blocks and with a
+ * valid checksum is clean if the object still has that content. Otherwise its clean blocks are
+ * compared with SRC: what differs was being overwritten and is dirty (the object has the newest
+ * data, as after any power cut some blocks old, some new). Files that carried
+ * the busy mark lose their clean copies: SRC may differ, by our own hand.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,17 +19,227 @@
 #include "tier/pass.h"
 
 /* ---- settling a map ----------------------------------------------------------------------- */
+/* What settling one map needs. */
+struct settling {
+	struct tfile *f;
+	int obj_fd; /* borrowed */
+	int src_fd; /* owned; opened when a checksum does not decide; < 0: error */
+	struct stat obj;
+	bool src_tried, dirtied;
+	char *ours, *theirs; /* owned; one extent each */
+};
+
+/* The blocks of `mask` of one extent to their places in buf, runs of them at once: a map may have
+ * many thousands of suspect extents, and the first user waits. Returns those that failed. */
+static uint64_t read_blocks(int fd, char *buf, uint64_t base, uint64_t mask, int *ret_error)
+{
+	uint64_t failed = 0;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT;) {
+		unsigned e = b;
+
+		while (e < BLOCKS_PER_EXTENT && mask >> e & 1)
+			e++;
+		int r = e == b ? 0
+			       : read_full(fd, buf + b * BLOCK_BYTES, (e - b) * BLOCK_BYTES,
+					   base + b * BLOCK_BYTES);
+
+		if (r < 0 && e - b > 1) { /* which of them? */
+			for (unsigned i = b; i < e; i++)
+				failed |= read_blocks(fd, buf, base, 1ull << i, ret_error);
+		} else if (r < 0) {
+			failed |= 1ull << b;
+			*ret_error = r;
+		}
+		b = e > b ? e : b + 1;
+	}
+	return failed;
+}
+
+static int sum_extent(struct settling *s, const struct map_group *g, unsigned w, uint64_t *ret_sum)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+	int r = 0;
+
+	*ret_sum = 0;
+	if (read_blocks(s->obj_fd, s->ours, base, g->present[w], &r))
+		return r;
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (g->present[w] >> b & 1)
+			*ret_sum += block_sum(s->ours + b * BLOCK_BYTES, base / BLOCK_BYTES + b);
+	return 0;
+}
+
+/* Give every present block of one extent that state. */
+static void set_extent_locked(struct tfile *f, const struct map_group *g, unsigned w,
+			      uint64_t mask, enum block_state state)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (mask >> b & 1)
+			(void)tfile_map_set_locked(f, base + b * BLOCK_BYTES,
+						   base + (b + 1) * BLOCK_BYTES, state);
+}
+
+static uint64_t extent_end(const struct map_group *g, unsigned w)
+{
+	unsigned last = 63 - (unsigned)__builtin_clzll(g->present[w]);
+
+	return g->index * GROUP_BYTES + w * EXTENT_BYTES + (last + 1) * BLOCK_BYTES;
+}
+
+static void set_extent(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask,
+		       enum block_state state)
+{
+	pthread_mutex_lock(&s->f->lock);
+	set_extent_locked(s->f, g, w, mask, state);
+	pthread_mutex_unlock(&s->f->lock);
+}
+
+/* Blocks of `mask` in which object and SRC differ; those that cannot be compared count as such. */
+static uint64_t differing(struct settling *s, const struct map_group *g, unsigned w, uint64_t mask)
+{
+	uint64_t base = g->index * GROUP_BYTES + w * EXTENT_BYTES;
+	int error = 0;
+
+	if (!s->src_tried)
+		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK | O_NOATIME);
+	if (s->src_fd == -EPERM) /* not ours, and we are not root */
+		s->src_fd = tfile_open_src(s->f, O_RDONLY | O_NONBLOCK);
+	s->src_tried = true;
+	if (s->src_fd < 0)
+		return mask;
+	uint64_t differ = read_blocks(s->obj_fd, s->ours, base, mask, &error) |
+			  read_blocks(s->src_fd, s->theirs, base, mask, &error);
+
+	for (unsigned b = 0; b < BLOCKS_PER_EXTENT; b++)
+		if (mask >> b & 1 && memcmp(s->ours + b * BLOCK_BYTES, s->theirs + b * BLOCK_BYTES,
+					    BLOCK_BYTES) != 0)
+			differ |= 1ull << b;
+	return differ;
+}
+
+/* It was written, and SRC has the same by now: the checksum is what is out of date. */
+static void set_sum(struct tfile *f, uint64_t index, unsigned w, uint64_t sum)
+{
+	pthread_mutex_lock(&f->lock);
+	struct map_group *g = map_find(&f->map, index);
+
+	if (g) {
+		g->sum[w] = sum;
+		map_group_changed(&f->map, g);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* One extent of a group with an intent: which of its clean blocks are clean indeed? */
+static void settle_extent(struct settling *s, const struct map_group *g, unsigned w)
+{
+	uint64_t clean = g->present[w] & ~g->dirty[w], sum = 0;
+	bool exact = !g->dirty[w] && g->sum_valid >> w & 1;
+
+	if (!clean)
+		return;
+	/* Durably present data that is not there was lost by the SSD, not overwritten. */
+	if (!g->dirty[w] &&
+	    extent_end(g, w) > round_up_u64((uint64_t)s->obj.st_size, BLOCK_BYTES)) {
+		set_extent(s, g, w, clean, BLOCK_ABSENT);
+		return;
+	}
+	int r = exact ? sum_extent(s, g, w, &sum) : 0;
+
+	if (r < 0) /* I8: SRC has it */
+		set_extent(s, g, w, clean, BLOCK_ABSENT);
+	if (r < 0 || (exact && sum == g->sum[w]))
+		return;
+	clean = differing(s, g, w, clean);
+	set_extent(s, g, w, clean, BLOCK_DIRTY);
+	if (exact && !clean)
+		set_sum(s->f, g->index, w, sum);
+	crash_point(CP_SETTLE_EXTENT);
+	s->dirtied |= clean != 0;
+}
+
+/* What was overwritten was written at the object's last change, but SRC may have been changed after
+ * that (by a write that went past us, by chmod): times never go back. */
+static void own_attributes(struct settling *s)
+{
+	struct tfile *f = s->f;
+	struct stat st;
+	bool known = s->src_fd >= 0 && fstat(s->src_fd, &st) == 0;
+
+	pthread_mutex_lock(&f->lock);
+	if (!f->attr_owned) {
+		f->mtime = s->obj.st_mtim;
+		if (known && timespec_ns(st.st_mtim) > timespec_ns(f->mtime))
+			f->mtime = st.st_mtim;
+		f->ctime = f->mtime;
+		f->mtime_seq++;
+		f->attr_owned = f->ctime_kept = true;
+		/* Size: nothing says that it grew; SRC's is taken at first use. */
+		f->size_known = false;
+	}
+	tfile_changed_locked(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static void settle_groups(struct settling *s)
+{
+	const struct map *m = &s->f->map;
+
+	for (unsigned i = 0; i < m->n_groups; i++) {
+		struct map_group *g = m->groups[i];
+
+		for (unsigned w = 0; g->intent && w < BITMAP_WORDS; w++)
+			if (g->present[w])
+				settle_extent(s, g, w);
+	}
+	if (s->dirtied)
+		own_attributes(s);
+}
+
+static int settle_intents(struct tfile *f, int fd)
+{
+	struct settling s = { .f = f, .obj_fd = fd, .src_fd = -1 };
+	int r = fstat(fd, &s.obj) < 0 ? neg_errno() : 0;
+
+	if (r < 0 || !map_has_intent(&f->map))
+		return r;
+	s.ours = malloc(EXTENT_BYTES);
+	s.theirs = malloc(EXTENT_BYTES);
+	if (s.ours && s.theirs)
+		settle_groups(&s);
+	else
+		r = -ENOMEM;
+	if (s.src_fd >= 0)
+		close(s.src_fd);
+	free(s.ours);
+	free(s.theirs);
+	return r;
+}
+
 /* Settled: what they protected is known now. */
 static void drop_intents_locked(struct tfile *f)
 {
 	for (unsigned i = 0; i < f->map.n_groups; i++) {
 		struct map_group *g = f->map.groups[i];
 
-		if (g->intent && !g->suspect) {
+		if (g->intent) {
 			g->intent = g->intent_durable = false;
 			f->map.prunable = true;
 			map_group_changed(&f->map, g);
 		}
+	}
+}
+
+static void drop_clean_locked(struct tfile *f)
+{
+	for (unsigned i = 0; i < f->map.n_groups; i++) {
+		struct map_group *g = f->map.groups[i];
+
+		for (unsigned w = 0; w < BITMAP_WORDS; w++)
+			set_extent_locked(f, g, w, g->present[w] & ~g->dirty[w], BLOCK_ABSENT);
 	}
 }
 
@@ -68,7 +281,7 @@ static int join_end(struct tfile *f, int obj_fd)
 static void object_missing(struct tfile *f)
 {
 	pthread_mutex_lock(&f->lock);
-	tfile_drop_clean_locked(f);
+	drop_clean_locked(f);
 	bool lost = f->map.dirty_blocks > 0;
 
 	f->lost = lost;
@@ -126,7 +339,7 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	if (obj_fd >= 0 && pass_recover(f, obj_fd))
 		return 0;
 	if (obj_fd >= 0 && f->v->unclean)
-		r = settle_loaded(f, obj_fd, known);
+		r = settle_intents(f, obj_fd);
 	if (r == 0 && obj_fd >= 0 && f->v->unclean)
 		r = join_end(f, obj_fd);
 	if (r < 0)
@@ -135,7 +348,7 @@ int recover_settle_map(struct tfile *f, int obj_fd)
 	drop_intents_locked(f);
 	/* Where SRC may have been changed under it nobody can tell a good copy from a bad one. */
 	if (f->busy && !known)
-		tfile_drop_clean_locked(f);
+		drop_clean_locked(f);
 	if (f->map.present_blocks != before)
 		stamps_distrust_locked(f);
 	pthread_mutex_unlock(&f->lock);
@@ -265,7 +478,6 @@ int recover_volume(struct volume *v)
 
 	if (r < 0)
 		return r;
-	atomic_store(&v->settling, v->unclean);
 	atomic_store(&v->used_blocks, t.present_bytes / BLOCK_BYTES);
 	atomic_store(&v->dirty_blocks, t.dirty_bytes / BLOCK_BYTES);
 	atomic_store(&v->tracked, t.files);
@@ -277,31 +489,17 @@ int recover_volume(struct volume *v)
 		r = keep_files(v, 0);
 	if (r == 0)
 		r = load_pins(v);
+	atomic_store(&v->settling, v->unclean);
 	atomic_store(&v->sweeping, v->unclean);
 	return r;
 }
 
 /* ---- background: settle and sweep --------------------------------------------------------- */
-#define SETTLE_STEP_BYTES (32ull << 20)
-
-/* Its errors of loading are logged and counted there. > 0: more of it to do. */
-static int settle_next_of(struct tfile *f)
-{
-	if (tfile_load_map(f) < 0)
-		return 0;
-	int r = settle_some(f, SETTLE_STEP_BYTES);
-
-	if (r == 0 && f->tail_unsure && tfile_use(f, false) == 0)
-		tfile_unuse(f);
-	return r;
-}
-
-/* The cursor moves past a file when nothing in it is suspect any more: see may_wait(). */
 static int settle_next(struct volume *v)
 {
 	uint64_t seen = volume_departures(v);
 	struct cat_file row;
-	int r = catalog_next_unsettled(v->cat, atomic_load(&v->settle_cursor), &row);
+	int r = catalog_next_unsettled(v->cat, v->settle_cursor, &row);
 
 	if (r == -ENOENT) {
 		atomic_store(&v->settling, false);
@@ -311,12 +509,13 @@ static int settle_next(struct volume *v)
 		return r;
 	struct tfile *f = tfile_get_loaded(v, &row, seen);
 
-	r = f ? settle_next_of(f) : 0;
-	if (r == 0)
-		atomic_store(&v->settle_cursor, row.id);
+	v->settle_cursor = row.id;
 	cat_file_release(&row);
+	/* Errors are logged and counted there. */
+	if (f && tfile_load_map(f) == 0 && f->tail_unsure && tfile_use(f, false) == 0)
+		tfile_unuse(f);
 	tfile_put(f);
-	return r < 0 ? r : 1;
+	return 1;
 }
 
 /*

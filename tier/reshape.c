@@ -250,11 +250,6 @@ int tfile_truncate(struct tfile *f, uint64_t size)
 	if (size > INT64_MAX)
 		return -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
-	r = settle_range(f, 0, UINT64_MAX);
-	if (r < 0) {
-		pthread_mutex_unlock(&f->src_mutex);
-		return r;
-	}
 	(void)pass_adopt(f, true);
 	range_lock(&f->ranges, &all, 0, RANGE_END, true);
 	uint64_t now = tfile_size(f);
@@ -353,17 +348,12 @@ int tfile_fallocate(struct tfile *f, int mode, uint64_t off, uint64_t len)
 	if (len == 0 || off > INT64_MAX || len > INT64_MAX - off)
 		return len == 0 ? -EINVAL : -EFBIG;
 	pthread_mutex_lock(&f->src_mutex);
-	int r = settle_range(f, 0, UINT64_MAX);
-
-	if (r < 0) {
-		pthread_mutex_unlock(&f->src_mutex);
-		return r;
-	}
 	(void)pass_adopt(f, true);
 	range_lock(&f->ranges, &range, 0, RANGE_END, true);
 	stamps_reshape_begin(f);
 	pass_cut_begin(f);
-	r = redo_cut(f);
+	int r = redo_cut(f);
+
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
 		r = zero_past_end(f, tfile_size(f), off + len);
 	if (r == 0 && zeroes)

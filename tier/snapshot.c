@@ -51,12 +51,12 @@ static void fill_row_locked(struct tfile *f, struct cat_file *row)
 
 /* ---- groups ------------------------------------------------------------------------------- */
 /*
- * An intent may go when nothing in the group is dirty or suspect and no write is under way. Both
- * marks go before the row is stored, so that a write which comes now asks for a new one.
+ * An intent may go when nothing in the group is dirty and no write is under way. Both marks go
+ * before the row is stored, so that a write which comes now asks for a new one.
  */
 static void settle_intent_locked(struct tfile *f, struct map_group *g)
 {
-	if (!g->intent || g->suspect || f->writes_inflight)
+	if (!g->intent || f->writes_inflight)
 		return;
 	for (unsigned w = 0; w < BITMAP_WORDS; w++)
 		if (g->dirty[w])

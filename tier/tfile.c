@@ -525,8 +525,7 @@ void tfile_changed_locked(struct tfile *f)
 
 bool tfile_dirty_locked(const struct tfile *f)
 {
-	return f->map.dirty_blocks || f->map.suspects || f->attr_owned || f->truncate_pending ||
-	       f->sync_failed;
+	return f->map.dirty_blocks || f->attr_owned || f->truncate_pending || f->sync_failed;
 }
 
 static uint64_t pinned_blocks_locked(const struct tfile *f)
@@ -588,17 +587,6 @@ int tfile_map_set_locked(struct tfile *f, uint64_t start, uint64_t end, enum blo
 	tfile_changed_locked(f);
 	tfile_account_locked(f);
 	return 0;
-}
-
-void tfile_drop_clean_locked(struct tfile *f)
-{
-	for (uint64_t at = 0; (at = map_next_present(&f->map, at)) != UINT64_MAX;) {
-		struct map_run run = map_run_at(&f->map, at, UINT64_MAX & ~(GROUP_BYTES - 1));
-
-		if (run.state == BLOCK_CLEAN)
-			(void)tfile_map_set_locked(f, run.start, run.end, BLOCK_ABSENT);
-		at = run.end;
-	}
 }
 
 int tfile_written_locked(struct tfile *f, uint64_t start, uint64_t end, enum block_state state)

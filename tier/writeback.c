@@ -16,9 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Of a file in which something is suspect, at a time. */
-#define SETTLE_BYTES (64ull << 20)
-
 struct wb_extent {
 	uint64_t index; /* of the group */
 	unsigned word;
@@ -394,11 +391,8 @@ static int pass_of(struct tfile *f, uint64_t budget, bool force, uint64_t *ret_b
 
 	if (!p)
 		return -ENOMEM;
-	/* A checksum is going to speak for all of an extent, and times for all of the file. */
-	if (r == 0)
-		r = settle_some(f, SETTLE_BYTES);
-	if (r != 0)
-		return r < 0 ? r : 0;
+	if (r < 0)
+		return r;
 	if (in_conflict(f, force))
 		return -EBUSY;
 	(void)pass_adopt(f, true);

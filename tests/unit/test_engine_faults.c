@@ -484,8 +484,6 @@ static void *use_stopping_at_object_read(void *arg)
 {
 	gates[C_PREAD] = &gate;
 	CHECK_EQ(tfile_use(arg, true), 0);
-	while (settle_some(arg, UINT64_MAX) > 0)
-		;
 	return NULL;
 }
 

@@ -318,7 +318,7 @@ static void note_durable_locked(struct snapshot *s, bool journal)
 		f->committed_seq = max_u64(f->committed_seq, s->seq);
 		f->committed_data_seq = max_u64(f->committed_data_seq, s->data_seq);
 	}
-	if (!s->skip && journal)
+	if (!s->skip && journal && !f->dead)
 		file_list_add(f->v, &f->v->uncheckpointed, f, volume_now(f->v));
 }
 

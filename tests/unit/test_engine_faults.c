@@ -513,6 +513,43 @@ static void commit_while_settling(void)
 	end();
 }
 
+static void *commit_stopping_at_sync(void *arg)
+{
+	gates[C_SYNC] = &gate;
+	CHECK_EQ(commit_file(arg), 0);
+	gates[C_SYNC] = NULL;
+	return NULL;
+}
+
+/* Unlinked and closed while a commit of it is under way: what it occupies is given back. */
+static void dead_during_a_commit(void)
+{
+	struct volume_status s;
+
+	begin(4096);
+	if (open_volume()) {
+		struct tfile *f = use();
+
+		write_at(f, 'B', 0, 65536);
+		gate = (struct gate){ 0 };
+		pthread_t t = start(commit_stopping_at_sync, f);
+
+		CHECK(wait_for(&gate.reached));
+		CHECK_EQ(unlink(src_file), 0);
+		tfile_dead(f);
+		atomic_store(&gate.open, true);
+		pthread_join(t, NULL);
+		unuse(f);
+		CHECK_EQ(volume_loaded_files(v), 0);
+		step(2);
+		volume_status(v, &s);
+		CHECK_EQ(s.dirty_bytes, 0);
+		CHECK_EQ(s.ssd_used_bytes, 0);
+		close_volume();
+	}
+	end();
+}
+
 /*
  * Durably dirty data gives way to a change of SRC. Until SRC's change is durable too the catalog
  * must go on having the one or the other, or a power cut leaves SRC's still older content.
@@ -605,6 +642,7 @@ UNIT_MAIN({ "second_open_knows_the_size", second_open_knows_the_size },
 	  { "bypass_write_meets_redone_cut", bypass_write_meets_redone_cut },
 	  { "bypass_write_meets_growing_src", bypass_write_meets_growing_src },
 	  { "commit_while_settling", commit_while_settling },
+	  { "dead_during_a_commit", dead_during_a_commit },
 	  { "punch_syncs_src_before_dirty_goes", punch_syncs_src_before_dirty_goes },
 	  { "write_around_syncs_src_before_dirty_goes",
 	    write_around_syncs_src_before_dirty_goes },

@@ -261,8 +261,10 @@ static bool visit_next(struct volume *v, struct batch *b, uint64_t want)
 		v->evict_cursor = 0;
 		return false;
 	}
-	struct tfile *f = row.flags & CAT_F_DIR ? NULL : tfile_get_loaded(v, &row, seen);
+	struct tfile *f = NULL;
 
+	if (!(row.flags & CAT_F_DIR))
+		(void)tfile_get_loaded(v, &row, seen, &f); /* else the next one */
 	v->evict_cursor = row.id;
 	cat_file_release(&row);
 	if (!f)

@@ -8,11 +8,14 @@ void tfile_figures(struct tfile *f, struct tfile_figures *ret)
 {
 	(void)tfile_load_map(f); /* an error is logged and counted; the figures are then zero */
 	pthread_mutex_lock(&f->lock);
+	/* After a crash the size may not be known before the first use; what is dirty is. */
+	uint64_t size = f->size_known ? f->size : UINT64_MAX;
+
 	*ret = (struct tfile_figures){ .size_bytes = f->size,
 				       .ssd_bytes = min_u64(f->map.present_blocks * BLOCK_BYTES,
-							    f->size),
+							    size),
 				       .dirty_bytes = min_u64(f->map.dirty_blocks * BLOCK_BYTES,
-							      f->size),
+							      size),
 				       .pinned_bytes = f->acct_pinned * BLOCK_BYTES,
 				       .pinned = f->pinned,
 				       .conflict = f->conflict };

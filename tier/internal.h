@@ -301,13 +301,15 @@ struct volume {
 
 	/* What is left to do after a crash; changed by the background only. */
 	_Atomic bool settling, sweeping;
+	bool unsettled; /* a file had to be passed over: the next mount's to do */
 	_Atomic uint64_t gone_cursor; /* rows up to this id have been looked for; or GONE_NONE */
 };
 
 /* ---- tfile.c ---- */
 /* The file of a row that was read after volume_departures() said `seen`; a row that may be out of
- * date is read again. NULL: it is gone, or no memory. */
-struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen);
+ * date is read again. -ENOENT: it is gone. On failure *ret_file is NULL. */
+int tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen,
+		     struct tfile **ret_file);
 uint64_t volume_departures(struct volume *v); /* files that left memory so far */
 int tfile_load_map(struct tfile *f);
 /* Keep the object open; it may not exist yet (obj_fd -1). Pair with tfile_drop_object(). */

@@ -276,12 +276,12 @@ static int recover_file(struct volume *v, uint64_t id)
 	struct cat_file row;
 	uint64_t seen = volume_departures(v);
 	int r = catalog_find_id(v->cat, id, &row);
-	struct tfile *f = r == 0 ? tfile_get_loaded(v, &row, seen) : NULL;
+	struct tfile *f = NULL;
 
-	if (r == 0)
+	if (r == 0) {
+		r = tfile_get_loaded(v, &row, seen, &f);
 		cat_file_release(&row);
-	if (r == 0 && !f)
-		r = -ENOMEM;
+	}
 	if (r == 0) {
 		f->pass_marked = true;
 		r = tfile_load_map(f);

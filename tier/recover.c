@@ -406,10 +406,11 @@ void redo_cut_at_mount(struct tfile *f)
 /* Into memory, and to the head of the write-back queue. */
 static int keep_file(struct volume *v, const struct cat_file *row, uint64_t seen)
 {
-	struct tfile *f = tfile_get_loaded(v, row, seen);
+	struct tfile *f;
+	int r = tfile_get_loaded(v, row, seen, &f);
 
-	if (!f)
-		return -ENOMEM;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	if (f->truncate_pending && !f->conflict)
 		redo_cut_at_mount(f);
 	file_list_add(v, &v->dirty, f, 0); /* overdue */
@@ -440,6 +441,33 @@ static int keep_files(struct volume *v, uint32_t flags)
 	return r == -ENOENT ? 0 : r;
 }
 
+/* Has it groups that must be settled? */
+static bool is_unsettled(struct volume *v, uint64_t id)
+{
+	struct cat_file row;
+	int r = v->unclean ? catalog_next_unsettled(v->cat, id - 1, &row) : -ENOENT;
+	bool yes = r == 0 && row.id == id;
+
+	if (r == 0)
+		cat_file_release(&row);
+	return yes;
+}
+
+/* What is pinned counts once the map is in memory; settling takes reading, and a mount does not
+ * wait for that. A file that cannot be loaded is logged, and no reason not to mount. */
+static int load_pinned(struct volume *v, const struct cat_file *row, uint64_t seen)
+{
+	struct tfile *f;
+	int r = tfile_get_loaded(v, row, seen, &f);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!is_unsettled(v, row->id))
+		(void)tfile_load_map(f);
+	tfile_put(f);
+	return 0;
+}
+
 static int load_pins(struct volume *v)
 {
 	uint64_t seen = volume_departures(v);
@@ -456,13 +484,7 @@ static int load_pins(struct volume *v)
 			src_key_of_row(&row, &key);
 			r = volume_remember_pinned_dir(v, &key);
 		} else {
-			struct tfile *f = tfile_get_loaded(v, &row, seen);
-
-			/* A file that cannot be loaded is logged, and no reason not to mount. */
-			r = f ? 0 : -ENOMEM;
-			if (f)
-				(void)tfile_load_map(f);
-			tfile_put(f);
+			r = load_pinned(v, &row, seen);
 		}
 		cat_file_release(&row);
 		if (r < 0)
@@ -507,12 +529,17 @@ static int settle_next(struct volume *v)
 	}
 	if (r < 0)
 		return r;
-	struct tfile *f = tfile_get_loaded(v, &row, seen);
+	struct tfile *f;
 
+	r = tfile_get_loaded(v, &row, seen, &f);
 	v->settle_cursor = row.id;
 	cat_file_release(&row);
-	/* Errors are logged and counted there. */
-	if (f && tfile_load_map(f) == 0 && f->tail_unsure && tfile_use(f, false) == 0)
+	/* Errors are logged and counted there; after a clean end nobody would settle it. */
+	if (r == 0)
+		r = tfile_load_map(f);
+	if (r < 0 && r != -ENOENT)
+		v->unsettled = true;
+	if (r == 0 && f->tail_unsure && tfile_use(f, false) == 0)
 		tfile_unuse(f);
 	tfile_put(f);
 	return 1;
@@ -584,7 +611,7 @@ static int sweep_object(struct volume *v, int dir_fd, const char *name, uint64_t
 		r = 0;
 	} else {
 		if (!f && leaks)
-			f = tfile_get_loaded(v, &row, seen);
+			(void)tfile_get_loaded(v, &row, seen, &f);
 		r = f ? release_absent(f) : 0;
 		tfile_put(f);
 	}
@@ -649,24 +676,25 @@ static int sweep_next_dir(struct volume *v)
 
 /* Unlinked shortly before the crash, or while it was open. Only a handle tells that for certain;
  * and not of a file that was unlinked since and is still open. */
-static void look_for_row(struct volume *v, const struct cat_file *row, uint64_t seen)
+static int look_for_row(struct volume *v, const struct cat_file *row, uint64_t seen)
 {
 	struct src_key key;
 
 	src_key_of_row(row, &key);
 	if (!src_tells_gone(v->src, &key))
-		return;
+		return 0;
 	int fd = src_open(v->src, &key, NULL, O_PATH);
 
 	if (fd >= 0)
 		close(fd);
 	if (fd != -ESTALE)
-		return;
+		return 0;
 	if (row->flags & CAT_F_DIR) {
 		(void)volume_unpin_dir(v, &key); /* logged there; check removes it as well */
-		return;
+		return 0;
 	}
-	struct tfile *f = tfile_get_loaded(v, row, seen);
+	struct tfile *f;
+	int r = tfile_get_loaded(v, row, seen, &f);
 
 	/* Row and object go with the next burial, which syncs SRC before if there is dirty data: a
 	 * power cut may bring the name back. */
@@ -675,6 +703,7 @@ static void look_for_row(struct volume *v, const struct cat_file *row, uint64_t 
 		crash_point(CP_SWEEP_GONE);
 	}
 	tfile_put(f);
+	return r == -ENOENT ? 0 : r;
 }
 
 static int look_for_rows(struct volume *v, int64_t now_ns)
@@ -690,9 +719,12 @@ static int look_for_rows(struct volume *v, int64_t now_ns)
 		r = catalog_next_file(v->cat, id, 0, &row);
 		if (r < 0)
 			break;
-		id = row.id;
-		look_for_row(v, &row, seen);
+		r = look_for_row(v, &row, seen);
+		if (r == 0)
+			id = row.id;
 		cat_file_release(&row);
+		if (r < 0)
+			break;
 		spent_ns = volume_now(v) - now_ns;
 	}
 	if (spent_ns >= GONE_STEP_NS)

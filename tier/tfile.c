@@ -271,7 +271,7 @@ void src_key_of_row(const struct cat_file *row, struct src_key *ret_key)
 	memcpy(ret_key->data, row->key, row->key_len);
 }
 
-/* 0; -EAGAIN: the row may be out of date by now. */
+/* 0; -ENOENT: buried; -EAGAIN: the row may be out of date by now. */
 static int load_row(struct volume *v, const struct cat_file *row, uint64_t seen,
 		    struct tfile **ret_file)
 {
@@ -280,7 +280,10 @@ static int load_row(struct volume *v, const struct cat_file *row, uint64_t seen,
 	src_key_of_row(row, &key);
 	struct tfile *f = tfile_peek(v, &key);
 
-	if (!f && !is_dead(v, row->id)) {
+	*ret_file = NULL;
+	if (!f) {
+		if (is_dead(v, row->id))
+			return -ENOENT;
 		f = tfile_new(v, &key);
 		if (!f)
 			return -ENOMEM;
@@ -293,21 +296,22 @@ static int load_row(struct volume *v, const struct cat_file *row, uint64_t seen,
 	return 0;
 }
 
-struct tfile *tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen)
+int tfile_get_loaded(struct volume *v, const struct cat_file *row, uint64_t seen,
+		     struct tfile **ret_file)
 {
-	struct tfile *f = NULL;
-	int r = load_row(v, row, seen, &f);
+	int r = load_row(v, row, seen, ret_file);
 
 	while (r == -EAGAIN) {
 		struct cat_file newer;
 
 		seen = volume_departures(v);
-		if (catalog_find_id(v->cat, row->id, &newer) < 0)
+		r = catalog_find_id(v->cat, row->id, &newer);
+		if (r < 0)
 			break;
-		r = load_row(v, &newer, seen, &f);
+		r = load_row(v, &newer, seen, ret_file);
 		cat_file_release(&newer);
 	}
-	return f;
+	return r;
 }
 
 /* A file that nobody tracks. NULL: somebody may do so by now, or there is no memory. */

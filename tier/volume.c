@@ -479,7 +479,7 @@ int volume_close(struct volume *v)
 	}
 	/* What is not settled, swept or buried yet is for the next mount to do. */
 	bool clean = r == 0 && !held && released && !atomic_load(&v->settling) &&
-		     !atomic_load(&v->sweeping) && !v->graves;
+		     !v->unsettled && !atomic_load(&v->sweeping) && !v->graves;
 
 	if (clean)
 		r = catalog_run(v, mark_clean, NULL);

@@ -365,6 +365,9 @@ static int run_pass(struct pass *p, uint64_t budget)
 	if (r < 0)
 		return r;
 	(void)src_change_begin(f);
+	/* That looked at SRC once more: a change by others that it saw must not be written over. */
+	if (in_conflict(f, false))
+		r = -EBUSY;
 	if (r == 0)
 		r = write_extents(p, f->wb_cursor, budget);
 	if (r == 0)

@@ -133,6 +133,38 @@ static void own_change_does_not_hide_a_foreign_one(void)
 	end();
 }
 
+static void append_to_src(void *ctx, const struct src_key *key)
+{
+	(void)ctx, (void)key;
+	put_src(src_file, 'Z', 256 << 10, 4096);
+}
+
+/* A write-back looks at SRC twice; the second look is the one that sees it. I9 */
+static void change_between_two_looks_is_not_written_over(void)
+{
+	struct volume_env noisy = env;
+	char error[256];
+
+	begin(256 << 10);
+	noisy.invalidate = append_to_src;
+	CHECK_EQ(src_init(&src, src_dir), 0);
+	if (CHECK_EQ(volume_open(&src, ssd_dir, &opt, &noisy, &v, error, sizeof(error)), 0)) {
+		struct tfile *f = use();
+
+		promote(f, 256 << 10);
+		write_at(f, 'B', 0, 4096);
+		CHECK_EQ(tfile_fsync(f, false), 0);
+		CHECK_EQ(chmod(src_file, 0600), 0); /* clean copies go, the kernel is told */
+		CHECK_EQ(flush(f, false), -EBUSY);
+		CHECK_EQ(v->conflicts, 1);
+		CHECK_EQ(src_byte(0), 'A');
+		unuse(f);
+		(void)volume_close(v);
+		src_release(&src);
+	}
+	end();
+}
+
 static void forced_flush_leaves_one_version(void)
 {
 	struct stat st;
@@ -243,7 +275,7 @@ static void buried_row_is_not_loaded(void)
 		CHECK_EQ(bury_step(v), 0);
 		CHECK(v->graves == NULL);
 		CHECK_EQ(catalog_find_id(v->cat, id, &row), 0);
-		CHECK(tfile_get_loaded(v, &row, volume_departures(v)) == NULL);
+		CHECK_EQ(tfile_get_loaded(v, &row, volume_departures(v), &f), -ENOENT);
 		cat_file_release(&row);
 		CHECK_EQ(volume_commit(v), 0);
 		CHECK_EQ(catalog_find_id(v->cat, id, &row), -ENOENT);
@@ -273,7 +305,7 @@ static void row_read_before_a_departure_is_read_again(void)
 		CHECK_EQ(volume_commit(v), 0);
 		unuse(f);
 		volume_drop_idle(v, 0);
-		f = tfile_get_loaded(v, &row, seen);
+		CHECK_EQ(tfile_get_loaded(v, &row, seen, &f), 0);
 		cat_file_release(&row);
 		if (CHECK(f != NULL))
 			CHECK(!f->attr_owned);
@@ -399,6 +431,8 @@ UNIT_MAIN({ "change_while_unmounted_is_seen", change_while_unmounted_is_seen },
 	    dirty_change_while_unmounted_is_a_conflict },
 	  { "own_change_does_not_hide_a_foreign_one",
 	    own_change_does_not_hide_a_foreign_one },
+	  { "change_between_two_looks_is_not_written_over",
+	    change_between_two_looks_is_not_written_over },
 	  { "forced_flush_leaves_one_version", forced_flush_leaves_one_version },
 	  { "clean_remount_changes_nothing", clean_remount_changes_nothing },
 	  { "unlink_returns_the_space", unlink_returns_the_space },

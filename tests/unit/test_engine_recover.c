@@ -113,6 +113,88 @@ static void recovery_zeroes_the_tail_of_src_size(void)
 	end();
 }
 
+static void crash_under_intent(void *arg)
+{
+	(void)arg;
+	if (!open_volume())
+		return;
+	struct tfile *f = use();
+
+	promote(f, 256 << 10);
+	CHECK_EQ(tfile_pin(f, false, 0, 256 << 10), 0);
+	CHECK_EQ(volume_commit(v), 0);
+	write_at(f, 'C', 0, 4096); /* under an intent, not committed */
+	crash();
+}
+
+/* What is dirty is said before the first use tells the size: rename() over another file asks. */
+static void dirty_is_known_before_the_size(void)
+{
+	struct tfile_figures figures;
+
+	begin(256 << 10);
+	CHECK_EQ(unit_child(crash_under_intent, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = get(src_file);
+
+		tfile_figures(f, &figures);
+		CHECK_EQ(figures.dirty_bytes, 4096);
+		tfile_put(f);
+		close_volume();
+	}
+	end();
+}
+
+/* I6: a mount does not wait for pinned files to be read. */
+static void pinned_files_are_settled_after_the_mount(void)
+{
+	begin(256 << 10);
+	CHECK_EQ(unit_child(crash_under_intent, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = get(src_file);
+
+		CHECK(!f->map_loaded);
+		step(300);
+		CHECK(f->map_loaded);
+		CHECK_EQ(f->acct_pinned, 64);
+		tfile_put(f);
+		close_volume();
+	}
+	end();
+}
+
+/* I6: what could not be settled is not taken for clean by the mount after this one. */
+static void unsettled_files_leave_the_volume_unclean(void)
+{
+	begin(256 << 10);
+	CHECK_EQ(unit_child(crash_under_intent, NULL), CRASHED);
+	if (open_volume()) {
+		struct tfile *f = get(src_file);
+
+		CHECK_EQ(tfile_hold_object(f), 0);
+		fail_ino = ino_of(f->obj_fd);
+		tfile_drop_object(f);
+		tfile_put(f);
+		for (unsigned i = 0; i < 300; i++) {
+			fail_next[C_FSTAT] = EIO;
+			step(1);
+		}
+		fail_next[C_FSTAT] = 0;
+		CHECK(!atomic_load(&v->settling));
+		(void)volume_close(v);
+		src_release(&src);
+	}
+	if (open_volume()) {
+		CHECK(v->unclean);
+		struct tfile *f = use();
+
+		CHECK_EQ(byte_at(f, 0), 'C');
+		unuse(f);
+		close_volume();
+	}
+	end();
+}
+
 static void crash_before_description(void *arg)
 {
 	(void)arg;
@@ -610,6 +692,11 @@ static void src_is_not_grown_before_its_data(void)
 
 UNIT_MAIN({ "checksums_are_of_what_is_present", checksums_are_of_what_is_present },
 	  { "checkpoint_misses_no_file", checkpoint_misses_no_file },
+	  { "dirty_is_known_before_the_size", dirty_is_known_before_the_size },
+	  { "pinned_files_are_settled_after_the_mount",
+	    pinned_files_are_settled_after_the_mount },
+	  { "unsettled_files_leave_the_volume_unclean",
+	    unsettled_files_leave_the_volume_unclean },
 	  { "replay_describes_objects", replay_describes_objects },
 	  { "tail_is_zero_after_crash", tail_is_zero_after_crash },
 	  { "no_hole_in_an_append_after_crash", no_hole_in_an_append_after_crash },

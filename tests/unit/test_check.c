@@ -422,7 +422,7 @@ static void scrub_object_corrupt(void)
 {
 	world_new();
 	scribble(object_of("clean"), 300000, 1);
-	scribble(object_of("sparse"), (33u << 20) + 70000, 1);
+	scribble(object_of("sparse"), SPARSE_DATA + 70000, 1);
 	CHECK_EQ(run_check(0), 0);
 	CHECK_EQ(w.n_found, 0);
 	CHECK_EQ(run_check(SCRUB), 0);

@@ -22,12 +22,23 @@ mariadb_create() {
 		--skip-test-db --tmpdir="$TOP/tmp" >/dev/null
 }
 
+# Syncs are those of the server's own threads only without io_uring.
 mariadb_serve() {
-	exec_as_user mariadbd --no-defaults --datadir="$1" --socket="$TOP/sock/mariadb" \
+	local preload=() more=()
+
+	if [ -n "$server_sync" ]; then
+		preload=("LD_PRELOAD=$TOP/tmp/sync.so" "HFS_SYNC_WATCH=$TOP/tmp/sync.log")
+		more=(--innodb-use-native-aio=0)
+	fi
+	case $server_sync in
+	again) preload+=(HFS_SYNC_AGAIN=1) ;;
+	late) preload+=(HFS_SYNC_LATE_MS=20) ;;
+	esac
+	exec_as_user "${preload[@]}" mariadbd --no-defaults --datadir="$1" --socket="$TOP/sock/mariadb" \
 		--skip-networking --pid-file="$TOP/tmp/mariadb.pid" --tmpdir="$TOP/tmp" \
 		--innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 \
 		--innodb-buffer-pool-size=12M --innodb-log-file-size=16M --innodb-doublewrite=1 \
-		"${@:2}"
+		"${@:2}" "${more[@]}"
 }
 
 mariadb_shell() {

@@ -8,11 +8,15 @@
 #		[--commits N] [--keep] [--verbose]
 #	run.sh --db DB --recording DIR [--cuts N | --at RECORD:SEED]
 #	run.sh --plain [--db DB] [--cuts N] [--seed S]
+#	run.sh ... [--sync again|late|plain]
 #
 # Default: both databases, 20 kills and 20 cuts each, the mount's and the servers' options changing
 # from one run to the next; before a kill, or the end of a recording, N transactions [600] are
 # committed. --plain cuts the power without hybridfs, on ext4 alone: what fails there is the database's
-# own. Ends with `N passed, N failed, N skipped`. What failed is kept below build/db/failed/.
+# own. --sync says what a sync of MariaDB is while a
+# recording is made: `again` [default] until no write of the file has ended meanwhile, `late` returns 20 ms
+# after it is done, `plain` the usual; README.md says why. Ends with `N passed, N failed, N skipped`. What
+# failed is kept below build/db/failed/.
 #
 # README.md in this folder says how it works. Needs root, /dev/fuse, loop devices, the servers
 # (contrib/setup.sh databases). Runs no service, listens on no network.
@@ -46,12 +50,12 @@ option_sets=(
 )
 
 dbs=postgres,mariadb
-kills=20 cuts=20 commits=600 seed=$((RANDOM * 32768 + RANDOM)) options='' recording='' at='' keep=0 plain=0 verbose=0
+kills=20 cuts=20 commits=600 seed=$((RANDOM * 32768 + RANDOM)) options='' recording='' at='' keep=0 plain=0 verbose=0 sync=again
 passed=0 failed=0 skipped=0
 db='' helpers=()
 
 usage() {
-	sed -n '7,10s/^#\t//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '7,11s/^#\t//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 
@@ -62,7 +66,7 @@ parse() {
 		--verbose) verbose=1; shift; continue ;;
 		--plain) plain=1 kills=0; shift; continue ;;
 		--db) [ $# -ge 2 ] || usage; dbs=$2; shift 2; continue ;;
-		--kills | --cuts | --commits | --seed | --options | --recording | --at) ;;
+		--kills | --cuts | --commits | --seed | --options | --recording | --at | --sync) ;;
 		*) usage ;;
 		esac
 		[ $# -ge 2 ] || usage
@@ -71,6 +75,7 @@ parse() {
 	done
 	for db in ${dbs//,/ }; do [[ $db =~ ^(postgres|mariadb)$ ]] || usage; done
 	[ -z "$at" ] || [ -n "$recording" ] || usage
+	[[ $sync =~ ^(again|late|plain)$ ]] || usage
 }
 
 # ---- set-up and the way out ---------------------------------------------------------------------
@@ -95,7 +100,7 @@ leave() {
 set_up() {
 	harness_need_machine
 	# Devices are recorded and cut by the programs of the power-cut harness.
-	harness_build record cut || exit 1
+	harness_build record cut sync.so || exit 1
 	TOP=$(mktemp -d "${HFS_CRASH_TMP:-/var/tmp}/hfsdb.XXXXXX")
 	trap leave EXIT
 	trap 'exit 130' INT TERM HUP
@@ -106,6 +111,7 @@ set_up() {
 	mkdir "$SRC" "$SSD" "$TOP"/{mnt,dev,live,sock,tmp}
 	chmod 1777 "$TOP/sock" "$TOP/tmp"
 	harness_scratch "$scratch_size"
+	install -m 755 "$HARNESS_BIN/sync.so" "$TOP/tmp/sync.so"	# where the server's user can read it
 }
 
 # ---- the database -------------------------------------------------------------------------------
@@ -331,7 +337,10 @@ record() {
 	: >"$TOP/db.log"
 	: >"$TOP/state"
 	[ "$plain" = 1 ] || hfs_mount "$mount_options" || return
+	rm -f "$TOP/tmp/sync.log"
+	server_sync=$sync
 	server_start "$MNT/data" || return
+	server_sync=
 	start_load "$TOP/dev/ctl" "$((commits / clients))"
 	for pid in "${client_pids[@]:0:clients}"; do hfs_wait_until hfs_gone "$pid" || rc=1; done
 	end_load || { rc=1; cat "$TOP/clients"; }
@@ -405,6 +414,13 @@ play() {
 	[ "$keep" = 0 ] || echo "kept: $(save_recording)"
 }
 
+# count_checkpoints: what the server took for durable, by sync.c.
+count_checkpoints() {
+	cp "$TOP/tmp/sync.log" "$rec/sync.log"
+	awk '/^checkpoint/ { all++; if ($3 > 0) bad++ }
+		END { print all + 0 " checkpoints, " bad + 0 " over pages that no sync covers" }' "$rec/sync.log"
+}
+
 run_cuts() {
 	local left=$cuts i rc
 
@@ -419,6 +435,7 @@ run_cuts() {
 			return
 		fi
 		echo "$db ($mount_options; $variant): $(commits_in "$rec/log") commits, $(stat -c %s "$rec/log") bytes"
+		[ ! -e "$TOP/tmp/sync.log" ] || echo "  $(count_checkpoints)"
 		play "$((left < cuts_of_recording ? left : cuts_of_recording))"
 		rm -rf "${rec:?}"
 	done

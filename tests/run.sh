@@ -15,8 +15,8 @@
 # counts), or by its exit status alone: 0 passed, 77 skipped, anything else failed.
 #
 # Knobs, with their defaults, all bounds:
-#   CI_DEADLINE_S=2400      for the whole run; what is not reached by then counts as failed
-#   CI_PROGRAM_S=300        for one test program or one .bats file
+#   CI_DEADLINE_S=3600      for the whole run; what is not reached by then counts as failed
+#   CI_PROGRAM_S=480        for one test program or one .bats file
 #   CI_MODEL_STEPS=12000    steps of the model test; a tenth of it in the sanitizer build
 #   CI_MODEL_SEED=1         where its random numbers start
 #   CI_STRESS_S=20          how long several processes write and check at once
@@ -27,8 +27,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-CI_DEADLINE_S=${CI_DEADLINE_S:-2400}
-CI_PROGRAM_S=${CI_PROGRAM_S:-300}
+CI_DEADLINE_S=${CI_DEADLINE_S:-3600}
+CI_PROGRAM_S=${CI_PROGRAM_S:-480}
 CI_MODEL_STEPS=${CI_MODEL_STEPS:-12000}
 CI_MODEL_SEED=${CI_MODEL_SEED:-1}
 HFS_VARIANT=${HFS_VARIANT:-gcc}
@@ -288,6 +288,8 @@ stage_kill() {
 	prepare "$HFS_VARIANT" || return
 	HFS_KILL_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs run "kill -9" "$CI_PROGRAM_S" \
 		tests/kill/run.sh --cycles 100000 --seconds "$((CI_KILL_S / 2))"
+	HFS_KILL_TMP=$tmp HYBRIDFS=$PWD/build/$variant/hybridfs run "kill -9, pinned" "$CI_PROGRAM_S" \
+		tests/kill/run.sh --pinned --cycles 100000 --seconds "$((CI_KILL_S / 4))"
 	run "build with crash points" 300 bash -c 'build VARIANT=points build/points/hybridfs' || return
 	HFS_KILL_TMP=$tmp run "crash points" "$CI_PROGRAM_S" \
 		tests/kill/points.sh --seconds "$((CI_KILL_S / 2))"

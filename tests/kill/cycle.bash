@@ -13,7 +13,8 @@ KR_FRESH=48	# cycles between two new pairs of filesystems
 KR_SRC_SIZE=160M
 KR_SSD_SIZE=${KR_SSD_SIZE:-96M}
 
-snapshot=0
+snapshot=0 pinned=0
+kr_outliving=() kr_outlived=0
 kr_passed=0 kr_failed=0 kr_twice=0
 kr_loaded='' kr_steering=''
 
@@ -39,7 +40,7 @@ kr_leave() {
 	trap - EXIT INT TERM HUP
 	if [ -n "${TOP-}" ]; then
 		touch "$TOP/stop"
-		for pid in $kr_loaded $kr_steering $HFS_PID; do
+		for pid in $kr_loaded $kr_steering "${kr_outliving[@]}" $HFS_PID; do
 			kill -KILL "$pid" 2>/dev/null
 			wait "$pid" 2>/dev/null
 		done
@@ -51,7 +52,7 @@ kr_leave() {
 
 kr_set_up() {
 	harness_need_machine
-	harness_build workload verify || exit 1
+	harness_build workload verify outlive || exit 1
 	TOP=$(mktemp -d "${HFS_KILL_TMP:-/dev/shm}/hfskill.XXXXXX")
 	trap kr_leave EXIT
 	trap 'exit 130' INT TERM HUP
@@ -93,6 +94,7 @@ kr_steer() {
 kr_load() {
 	rm -rf "${MNT:?}/w" && mkdir "$MNT/w" || return
 	rm -f "$TOP/stop"
+	kr_outlive "$2" || return
 	: >"$TOP/marks"
 	"$HARNESS_BIN/workload" "$MNT/w" "$TOP/marks" "$1" "${kr_work_s:-20}" "$2" "${kr_procs:-5}" &
 	kr_loaded=$!
@@ -108,7 +110,51 @@ kr_unload() {
 	touch "$TOP/stop"
 	[ -z "$kr_loaded" ] || wait "$kr_loaded" || { rc=1; echo "the workload failed"; }
 	[ -z "$kr_steering" ] || wait "$kr_steering"
+	kr_outlived_all || rc=1
 	kr_loaded='' kr_steering=''
+	return "$rc"
+}
+
+# ---- what lives on --------------------------------------------------------------------------------
+
+# kr_outlive SEED: with --pinned, programs that have files open which the kernel serves (outlive.c);
+# none where the options rule that out.
+kr_outlive() {
+	local i file
+
+	rm -rf "${MNT:?}/o" && mkdir "$MNT/o" || return
+	kr_outliving=()
+	[ "$pinned" = 1 ] || return 0
+	for i in 1 2 3; do
+		file=$MNT/o/$i
+		rm -f "$TOP/o$i"
+		head -c 1M /dev/zero >"$file" || return
+		"$HYBRIDFS" pin -q "$file" >/dev/null 2>&1 || continue	# no room: size=
+		[ "$("$HYBRIDFS" stat --json "$file" | jq '.files[0].passthrough')" = true ] || continue
+		"$HARNESS_BIN/outlive" "$file" "$TOP/o$i" "$TOP/stop" "$(($1 * 3 + i))" &
+		kr_outliving+=($!)
+	done
+}
+
+# kr_outlived_all: they have ended; the death of the daemon has not stopped them.
+kr_outlived_all() {
+	local pid rc=0
+
+	for pid in ${kr_outliving[@]+"${kr_outliving[@]}"}; do
+		wait "$pid" || { echo "what the kernel serves was stopped: status $?"; rc=1; }
+		kr_outlived=$((kr_outlived + 1))
+	done
+	kr_outliving=()
+	return "$rc"
+}
+
+# kr_verify_outlived DIR: what they have written.
+kr_verify_outlived() {
+	local i rc=0
+
+	for i in 1 2 3; do
+		[ ! -e "$TOP/o$i" ] || "$HARNESS_BIN/outlive" --verify "$1/o/$i" "$TOP/o$i" || rc=1
+	done
 	return "$rc"
 }
 
@@ -149,9 +195,9 @@ kr_recover() {
 # kr_sums DIR: every file of it: mode, size, sum.
 kr_sums() {
 	(
-		cd "$1/w" || exit
-		find . -type f ! -name '*-shm' -printf '%p %m %s\n' | sort
-		find . -type f ! -name '*-shm' -print0 | sort -z | xargs -0r md5sum
+		cd "$1" || exit
+		find w o -type f ! -name '*-shm' -printf '%p %m %s\n' | sort
+		find w o -type f ! -name '*-shm' -print0 | sort -z | xargs -0r md5sum
 	)
 }
 
@@ -167,7 +213,8 @@ kr_remember() {
 
 # kr_verify WHERE DIR SEED
 kr_verify() {
-	"$HARNESS_BIN/verify" "$2/w" "$3" "${kr_lax[@]}" <"$TOP/marks" && return
+	"$HARNESS_BIN/verify" "$2/w" "$3" "${kr_lax[@]}" <"$TOP/marks" &&
+		kr_verify_outlived "$2" && return
 	echo "($1)"
 	return 1
 }
@@ -207,11 +254,12 @@ kr_settle() {
 	[[ ! $1 =~ mode=|seq_cutoff=|size= ]] || kr_lax=(lax)
 	[ "$snapshot" = 0 ] || { rm -rf "$TOP/dead" && cp -a "$SSD/." "$TOP/dead"; }
 	kr_recover "$1" || return
+	[ "${#kr_outliving[@]}" -eq 0 ] || kr_sleep_ms $((RANDOM % 200))	# they write on
 	kr_unload || rc=1
 	kr_verify "on the mount" "$MNT" "$2" || rc=1
 	kr_remember
 	# What a recovery has shown is durable, but verify let sqlite write.
-	if [ $((RANDOM % 4)) -eq 0 ] && find "$MNT/w" -type f -exec sync {} +; then
+	if [ $((RANDOM % 4)) -eq 0 ] && find "$MNT/w" "$MNT/o" -type f -exec sync {} +; then
 		kr_kill && hfs_mount "$1" || return
 		kr_same "another kill -9 changed what was read before it" "$MNT" || rc=1
 		kr_same_times "another kill -9 changed them" "$MNT" || rc=1

@@ -39,13 +39,13 @@ harness_need_machine() {
 harness_compile() {
 	local out=$HARNESS_BIN/$1 sources
 
-	[ ! -e "$out" ] || [ -n "$(find "$HARNESS_CRASH" "$HARNESS_CRASH/../db" -name '*.[ch]' -newer "$out")" ] || return 0
+	[ ! -e "$out" ] || [ -n "$(find "$HARNESS_CRASH" "$HARNESS_CRASH"/../{db,kill} -name '*.[ch]' -newer "$out")" ] || return 0
 	read -ra sources <<<"$2"
 	"${CC:-gcc}" -std=gnu17 -O2 -g -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 		-o "$out" "${sources[@]/#/$HARNESS_CRASH/}" "${@:3}"
 }
 
-# harness_build PROGRAM...: record, cut, workload, verify, nosync.so, sync.so.
+# harness_build PROGRAM...: record, cut, workload, verify, nosync.so, sync.so, outlive.
 harness_build() {
 	local program fuse
 
@@ -57,6 +57,7 @@ harness_build() {
 			harness_compile record record.c "${fuse[@]}"
 			;;
 		nosync.so) harness_compile nosync.so nosync.c -shared -fPIC ;;
+		outlive) harness_compile outlive ../kill/outlive.c ;;
 		sync.so) harness_compile sync.so ../db/sync.c -shared -fPIC ;;
 		cut) harness_compile cut 'cut.c plan.c' ;;
 		*) harness_compile "$program" "$program.c plan.c" -lsqlite3 ;;

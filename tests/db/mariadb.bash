@@ -22,7 +22,7 @@ mariadb_create() {
 		--skip-test-db --tmpdir="$TOP/tmp" >/dev/null
 }
 
-# Syncs are those of the server's own threads only without io_uring.
+# Preloaded code sees what is written only without io_uring.
 mariadb_serve() {
 	local preload=() more=()
 

@@ -13,10 +13,9 @@
 # Default: both databases, 20 kills and 20 cuts each, the mount's and the servers' options changing
 # from one run to the next; before a kill, or the end of a recording, N transactions [600] are
 # committed. --plain cuts the power without hybridfs, on ext4 alone: what fails there is the database's
-# own. --sync says what a sync of MariaDB is while a
-# recording is made: `again` [default] until no write of the file has ended meanwhile, `late` returns 20 ms
-# after it is done, `plain` the usual; README.md says why. Ends with `N passed, N failed, N skipped`. What
-# failed is kept below build/db/failed/.
+# own. --sync says what a sync of MariaDB is while a recording is made: `again` [default] until no write
+# of the file has ended meanwhile, `late` returns 20 ms after it is done, `plain` the usual; README.md says
+# why. Ends with `N passed, N failed, N skipped`. What failed is kept below build/db/failed/.
 #
 # README.md in this folder says how it works. Needs root, /dev/fuse, loop devices, the servers
 # (contrib/setup.sh databases). Runs no service, listens on no network.
@@ -327,7 +326,8 @@ start_recorder() {
 
 # record: leaves a recording in $rec.
 record() {
-	local rc=0 pid
+	# shellcheck disable=SC2034 # server_start looks at server_sync
+	local rc=0 pid server_sync=$sync
 
 	mkdir -p "$rec/start" "$rec/live"
 	cp --reflink=auto "$TOP/x/$db"/*.img "$rec/start"
@@ -338,9 +338,7 @@ record() {
 	: >"$TOP/state"
 	[ "$plain" = 1 ] || hfs_mount "$mount_options" || return
 	rm -f "$TOP/tmp/sync.log"
-	server_sync=$sync
 	server_start "$MNT/data" || return
-	server_sync=
 	start_load "$TOP/dev/ctl" "$((commits / clients))"
 	for pid in "${client_pids[@]:0:clients}"; do hfs_wait_until hfs_gone "$pid" || rc=1; done
 	end_load || { rc=1; cat "$TOP/clients"; }

@@ -19,8 +19,8 @@
 #	DB_log_bad, DB_log_good	regular expressions on lines of its log after a crash
 #
 # $variant has the options of this run, $server the process, $server_sync what its syncs are (sync.c;
-# empty: nothing is preloaded). Needs common.bash, and in $TOP the
-# directories sock and tmp, writable for everybody. The log is $TOP/db.log.
+# empty: nothing is preloaded). Needs common.bash, and in $TOP the directories sock and tmp, writable
+# for everybody. The log is $TOP/db.log.
 
 server='' variant='' server_sync=''
 here_db=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -17,6 +17,7 @@
  * the doublewrite buffer. All big endian.
  */
 #include <endian.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -32,7 +33,7 @@
 #define FILES 512
 #define PAGES 65536
 
-enum kind { UNKNOWN, OTHER, DATA, SYSTEM, LOG };
+enum kind { OTHER, DATA, SYSTEM, LOG };
 
 struct page {
 	int file; /* index in files[] */
@@ -121,14 +122,6 @@ static void page_written(int file, unsigned number, unsigned write, uint64_t lsn
 		say("too many pages\n");
 }
 
-/* Is it still there, under some name? */
-static int is_linked(int file)
-{
-	struct stat st;
-
-	return stat(files[file].path, &st) == 0 && st.st_ino == files[file].ino;
-}
-
 static void checkpoint(uint64_t lsn)
 {
 	int bad = 0;
@@ -136,7 +129,7 @@ static void checkpoint(uint64_t lsn)
 	for (int i = 0; i < n_unsynced; i++) {
 		const struct page *p = &unsynced[i];
 
-		if (p->lsn >= lsn || !is_linked(p->file))
+		if (p->lsn >= lsn)
 			continue;
 		bad++;
 		say("unsynced page %u of %s, LSN %" PRIu64 ", at checkpoint %" PRIu64 "\n",
@@ -191,17 +184,20 @@ static unsigned ended_of(int fd)
 	return n;
 }
 
-/* Writes up to that one are durable. */
-static void synced(int fd, unsigned upto)
+/* Under the lock: writes up to that one are durable, or nobody wants them any more. */
+static void forget(int file, unsigned upto)
 {
-	pthread_mutex_lock(&lock);
-	int file = file_of(fd);
-
 	for (int i = 0; i < n_unsynced;)
 		if (unsynced[i].file == file && unsynced[i].write <= upto)
 			unsynced[i] = unsynced[--n_unsynced];
 		else
 			i++;
+}
+
+static void synced(int fd, unsigned upto)
+{
+	pthread_mutex_lock(&lock);
+	forget(file_of(fd), upto);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -249,4 +245,18 @@ ssize_t pwrite64(int fd, const void *data, size_t len, off64_t at)
 	if (n > 0)
 		ends(fd, data, (size_t)n, at);
 	return n;
+}
+
+/* Its number may soon be that of another file. */
+int unlink(const char *path)
+{
+	struct stat st;
+	int known = stat(path, &st) == 0, r = unlinkat(AT_FDCWD, path, 0);
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; r == 0 && known && st.st_nlink == 1 && i < n_files; i++)
+		if (files[i].ino == st.st_ino && files[i].dev == st.st_dev)
+			forget(i, files[i].ended);
+	pthread_mutex_unlock(&lock);
+	return r;
 }

@@ -23,20 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../crash/plan.h"
+
 #define BLOCK  4096u
 #define BLOCKS 256u
 
 struct stamp {
 	uint32_t block, version;
 };
-
-static uint64_t state;
-
-static uint32_t rnd(void)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(state >> 33);
-}
 
 /* The whole block says which one it is, so that a torn one is seen. */
 static void fill(struct stamp *p, uint32_t block, uint32_t version)
@@ -53,7 +47,8 @@ static int work(char **argv)
 	char *map = MAP_FAILED;
 	uint32_t version = 0;
 
-	state = strtoull(argv[4], NULL, 10);
+	uint64_t seed = strtoull(argv[4], NULL, 10);
+
 	if (fd >= 0)
 		map = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 			   0);
@@ -64,11 +59,12 @@ static int work(char **argv)
 	setlinebuf(log);
 	while (access(argv[3], F_OK) < 0) {
 		struct timespec pause = { .tv_nsec = 300000 };
-		uint32_t block = rnd() % BLOCKS;
+		uint64_t choice = hash_of(seed, ++version, 0, 0);
+		uint32_t block = choice % BLOCKS;
 
-		fill(data, block, ++version);
+		fill(data, block, version);
 		fprintf(log, "%u %u\n", block, version);
-		if (rnd() % 3 == 0)
+		if (choice / BLOCKS % 3 == 0)
 			memcpy(map + (size_t)block * BLOCK, data, BLOCK);
 		else if (pwrite(fd, data, BLOCK, (off_t)block * BLOCK) != BLOCK)
 			return 3;

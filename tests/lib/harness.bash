@@ -37,9 +37,9 @@ harness_need_machine() {
 
 # harness_compile PROGRAM SOURCES [FLAG...]: unless it is newer than all of them.
 harness_compile() {
-	local out=$HARNESS_BIN/$1 sources
+	local out=$HARNESS_BIN/$1 dirs=("$HARNESS_CRASH"/../{crash,db,kill}) sources
 
-	[ ! -e "$out" ] || [ -n "$(find "$HARNESS_CRASH" "$HARNESS_CRASH"/../{db,kill} -name '*.[ch]' -newer "$out")" ] || return 0
+	[ ! -e "$out" ] || [ -n "$(find "${dirs[@]}" -name '*.[ch]' -newer "$out")" ] || return 0
 	read -ra sources <<<"$2"
 	"${CC:-gcc}" -std=gnu17 -O2 -g -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 		-o "$out" "${sources[@]/#/$HARNESS_CRASH/}" "${@:3}"
@@ -57,11 +57,11 @@ harness_build() {
 			harness_compile record record.c "${fuse[@]}"
 			;;
 		nosync.so) harness_compile nosync.so nosync.c -shared -fPIC ;;
-		outlive) harness_compile outlive ../kill/outlive.c ;;
+		outlive) harness_compile outlive '../kill/outlive.c plan.c' ;;
 		sync.so) harness_compile sync.so ../db/sync.c -shared -fPIC ;;
 		cut) harness_compile cut 'cut.c plan.c' ;;
 		*) harness_compile "$program" "$program.c plan.c" -lsqlite3 ;;
-		esac || { echo "tests/crash/${program%.so}.c does not build" >&2; return 1; }
+		esac || { echo "${program%.so}.c does not build" >&2; return 1; }
 	done
 }
 

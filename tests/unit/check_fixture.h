@@ -256,13 +256,12 @@ static inline void make_src_file(struct content *x, const char *name, uint64_t s
 	close(fd);
 }
 
-/* 34 MiB, data only in the third group. */
-/* One group that is a hole, and data in the next. */
-#define SPARSE_DATA (17u << 20)
+#define SPARSE_DATA (33u << 20)
 
+/* 34 MiB, data only in the third group. */
 static inline void make_sparse_file(struct content *x)
 {
-	const uint64_t size = 18u << 20, from = SPARSE_DATA, len = 100000;
+	const uint64_t size = 34u << 20, from = SPARSE_DATA, len = 100000;
 	int fd = open(path_of(w.src_path, "sparse"), O_RDWR | O_CREAT | O_TRUNC, 0644);
 
 	*x = (struct content){

@@ -468,7 +468,7 @@ static void fuzz_one(char objects[][600], bool crashed, bool *ret_repaired)
 
 static void corrupt_at_random(bool crashed)
 {
-	unsigned rounds = rounds_of(60);
+	unsigned rounds = rounds_of(150);
 	char objects[FILES][600];
 	unsigned repaired = 0;
 
@@ -697,7 +697,7 @@ static void mount_one(void (*make)(void), bool crashed, struct tally *t)
 
 static void mount_many(void (*make)(void), bool crashed)
 {
-	unsigned rounds = rounds_of(30);
+	unsigned rounds = rounds_of(60);
 	struct tally t = { .refused = 0 };
 
 	w.seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 16) : 0x54321;
